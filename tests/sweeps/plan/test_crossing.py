@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.allocators.kv_layout import DoesNotFit
 from sweeps.analyse.crossing import crossing as crossing_of
 from sweeps.analyse.crossing import edge, sure
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.crossing_findings import Crossed
-from sweeps.plan.crossing_sweep import CrossingSpec
 from sweeps.plan.experiment import Task
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.sweep import load_sweep
@@ -25,10 +23,8 @@ from sweeps.report.contents import Report, read_report
 from sweeps.report.crossing_page import over_places
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
-from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
-from sweeps.sections.section import Grid
-from tests.sweeps.made import RESULTS, measuring, results
+from tests.sweeps.made import measuring, results
 
 QUIET = Progress(terminal=False)
 COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
@@ -171,20 +167,6 @@ def test_bisection_finds_a_planted_crossing(at: float, rises: bool) -> None:
     assert len(found) <= 2 + 3 * HALVINGS
 
 
-def test_whole_numbers_end_where_nothing_lies_between() -> None:
-    parameter = Parameter(path="x", why="y", range=[1, 8])
-    found = curve(parameter, lambda n: Interval(n - 5.5, n - 5.5, n - 5.5, 3))
-    assert set(found) <= set(range(1, 9)) and {5, 6} <= set(found)
-
-
-def test_no_crossing_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = run(tmp_path / "run", monkeypatch, at=1e6)
-    found = of(table, "cost")
-    assert (found.outcome, found.crossing, len(found.answers)) == ("no crossing", None, 2)
-    assert math.exp(found.ends["as described"].mean) == pytest.approx(6.33, abs=0.01)
-    assert len(RunDirectory(tmp_path / "run").records()) == 4 * 2 * 3
-
-
 def test_an_open_end_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = run(tmp_path / "run", monkeypatch, at=10400.0)
     found = of(table, "cost")  # 1.006 at its most, within the noise
@@ -198,39 +180,6 @@ def test_an_open_end_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     wide = run(tmp_path / "wide", monkeypatch, noise=(0.1, 1.0, 10.0))
     crossing = of(wide, "cost").crossing
     assert crossing is not None and (crossing.low, crossing.high) == (None, None)
-
-
-def test_another_ratio_may_be_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = run(tmp_path / "run", monkeypatch, "crossing.cost.ratio=0.8")
-    crossing = of(table, "cost").crossing
-    assert crossing is not None
-    assert number(crossing.at) == pytest.approx(700 * 0.8**-5 * 1.0094**5, rel=0.1)
-
-
-def test_both_ends_on_one_side_and_the_described_value_on_the_other_is_a_turn() -> None:
-    parameter = Parameter(path="x", why="y", range=[1, 2])
-    found = {1: Interval(0.2, 0.1, 0.3, 3), 2: Interval(0.2, 0.1, 0.3, 3)}
-    bases = {"no crossing": (0.05, 0.2), "crosses": (-0.2, -0.05), "undecided": (-0.2, 0.3)}
-    for outcome, (low, high) in bases.items():
-        base = Interval((low + high) / 2, low, high, 3)
-        assert Crossed("x", parameter, found, base).outcome == outcome
-
-
-def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed() -> None:
-    sets = [*SETS, "axes.device_set.dma.window=[8KiB, 16KiB]"]
-    sets[1] = (
-        "crossing={block: {path: serving.policy.block, range: [8, 32], of: paged, why: x, "
-        "set: {serving.policy.watermark: 0.02}}}"
-    )
-    points = load_sweep("smoke", sets).points
-    assert [p.overrides["parameter"] for p in points] == ["as described"] * 4 + ["block"] * 4
-    for point in points[4:]:
-        assert point.overrides["serving.policy"] == "paged"  # static is as described
-        policy = point.experiment.serving.policy.model_dump()  # type: ignore[attr-defined]
-        assert policy["block"] == point.overrides["value"]
-        window = {"window": point.overrides["device_set.dma.window"]}
-        assert policy["watermark"] == 0.02
-        assert point.experiment.device_set == {"dma": window}
 
 
 @pytest.mark.long
@@ -271,42 +220,6 @@ def test_a_failure_ends_the_search_until_it_is_mended(
     assert results(tmp_path / "run") == results(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("known_before", [False, True])
-def test_what_does_not_fit_is_a_cell_and_the_others_are_sought(
-    known_before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No room without a channel hash, and for paged above 5,000 ns; a rehearsal shows it, or only
-    the points themselves."""
-
-    def cramped(task: Task) -> dict[str, Any]:
-        device_set, policy = task.experiment.device_set, task.experiment.serving.policy.name
-        cost = number(device_set.get("dma", {}).get("descriptor_cost", "100ns"))
-        if device_set.get("channel_hash") == "none" or (policy == "paged" and cost > 5000):
-            raise DoesNotFit("no room")
-        return planted(task)
-
-    measuring(monkeypatch, cramped)
-    if not known_before:
-        monkeypatch.setattr(run_module, "rehearse", lambda *given: [])
-    fits = COST.replace("10240", "4096")
-    sets = [SETS[0], f"crossing={{cost: {COST}, less: {fits}, hash: {HASH}}}", *SETS[2:]]
-    done = run_sweep(load_sweep("smoke", sets), tmp_path / "run", False, 1, QUIET)
-    assert not done.failures
-    where = {tuple(each.overrides.values())[-3:] for each in done.misfits.points}
-    assert where == {("cost", "10240ns", "paged"), ("hash", "none", "paged"),
-                     ("hash", "none", "static")}  # fmt: skip
-    report = read_report(tmp_path / "run")
-    assert report.table.done == report.table.total == len(done.records)
-    outcomes = {name: of(report, name).outcome for name in ("cost", "less", "hash")}
-    assert outcomes == {"cost": "does not fit", "less": "crosses", "hash": "does not fit"}
-    assert "Of the others: 2 do not fit." in report.sentences[0]
-    rows = [row for each in report.section.walk() if isinstance(each, Grid) for row in each.rows]
-    cells = {row[0]: row[5:7] for row in rows if row[0] in outcomes and len(row) == 8}
-    assert cells["cost"] == ["does not fit", "does not fit"] and "(" in cells["less"][1]
-    again = run_sweep(load_sweep("smoke", sets), tmp_path / "run", True, 1, QUIET)
-    assert again.reused == len(done.records) == len(again.records)
-
-
 def test_results_of_another_search_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,28 +232,3 @@ def test_results_of_another_search_are_refused(
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     with pytest.raises(Exception, match="cannot resume: point 8 is cost, 1ns, paged there and"):
         run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
-
-
-def test_the_shipped_searches_have_reasons() -> None:
-    for name in ("break-even-mlu370-x4", RESULTS / "break-even-kv-mlu370-x4.yaml"):
-        sweep = load_sweep(name)
-        assert isinstance(sweep.spec, CrossingSpec)
-        assert all(parameter.why for parameter in sweep.spec.crossing.values())
-        assert sweep.points[0].experiment.replications >= 5
-
-
-MAPS = ["rule=crossing", "crossing={maps: {variants: plausible, why: x}}"]
-
-
-def test_the_plausible_variants_of_the_device_are_choices() -> None:
-    """Each is laid over what axes and base set; a100-80gb has its own."""
-    more = ["crossing.maps.variants=plausible", "axes.device_set.dma.window=[8KiB]"]
-    sweep = load_sweep("smoke", [*MAPS, *SETS[2:], *more, "device_set={capacity: 20GiB}"])
-    choices = sweep.config["crossing"]["maps"]["variants"]
-    assert choices["8-bank mode"] == {"set": {"device_set.memory": "lpddr5-6400-x16-8b"}}
-    mode, *_ = [p for p in sweep.points if p.overrides.get("value") == "8-bank mode"]
-    assert mode.experiment.device_set == {
-        "capacity": "20GiB", "dma": {"window": "8KiB"}, "memory": "lpddr5-6400-x16-8b",
-    }  # fmt: skip
-    other = load_sweep("smoke", [*MAPS, *SETS[2:], "device=a100-80gb"])
-    assert "queues of 128" in other.config["crossing"]["maps"]["variants"]

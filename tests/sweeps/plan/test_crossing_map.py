@@ -113,9 +113,3 @@ def test_contiguous_policies_are_simulated_once_and_a_run_resumes(
     file.write_text("\n".join(lines[: len(lines) * 2 // 3]) + "\n")
     again = run(tmp_path / "a", monkeypatch, resume=True)
     assert again.findings.own == whole.findings.own
-
-
-def test_any_device_takes_it() -> None:
-    points = load_sweep("answer", ["device=a100-80gb"]).points
-    assert {point.experiment.device for point in points} == {"a100-80gb"}
-    assert len(points) == 3 * 7 * (5 + 4)

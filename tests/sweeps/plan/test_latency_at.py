@@ -8,7 +8,6 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import BACKLOG, OVERLOADED
-from sweeps.analyse.table import Row
 from sweeps.plan.experiment import Task, measure
 from sweeps.plan.sweep import load_sweep
 
@@ -31,20 +30,8 @@ def test_a_second_pass_is_at_the_share_of_the_rate_at_saturation() -> None:
     assert {k: v for k, v in above.items() if k != "at_share"} == metrics(1e3, SLO)
 
 
-def test_a_load_that_is_carried_needs_no_second_pass() -> None:
-    assert "at_share" not in metrics(0.5, "latency_at=0.5")
-
-
 def test_mistakes_are_refused() -> None:
     with pytest.raises(DescriptionError, match="have a rate"):
         metrics(1e3, "latency_at=0.5", "load=null", "arrivals={process: all_at_once}")
     with pytest.raises(DescriptionError, match="goodput is below capacity"):
         metrics(1.0, "latency_at=0.5", "load={goodput: {ttft: 1s, tpot: 1s}}")
-
-
-def test_what_grows_with_the_run_has_no_figure() -> None:
-    row = Row("odma", "", {1: {BACKLOG: 0.9, "ttft_s.p50": 9e3, "tpot_s.mean": 0.1}})
-    assert row.overloaded and row.interval("ttft_s.p50") is None
-    assert row.mean("tpot_s.mean") == 0.1 and "grows" in row.cells()
-    row.replications[1][BACKLOG] = 0.01
-    assert row.mean("ttft_s.p50") == 9e3 and "grows" not in row.cells()

@@ -85,7 +85,3 @@ def test_chooses_what_is_not_given() -> None:
 def test_is_what_a_file_wants_of_its_own_requests() -> None:
     assert _chosen("requests=50") == (6, 2 << 20, 6)
     assert _chosen("requests=500", "precision=4%")[0] > 6
-
-
-def test_is_quickstart_repeated_six_times() -> None:
-    assert {each.experiment.replications for each in load_sweep("quickstart").points} == {6}

@@ -17,12 +17,6 @@ from sweeps.run.sweep_run import run_sweep
 from tests.sweeps.made import PROVENANCE, metrics
 
 QUIET = Progress(terminal=False)
-CHANGES = [
-    "rule=effects",
-    "variants.wide={set: {device_set.dma.window: 32KiB}, role: change}",
-    "variants.quick={set: {device_set.dma.descriptor_cost: 10ns}, role: change}",
-]
-TOGETHER = "variants.both={parts: [wide, quick], role: change}"
 
 CONFIG: dict[str, Any] = {
     "kind": "sweep", "name": "made", "summary": "made by hand", "compare": "serving.policy",
@@ -71,28 +65,6 @@ def planted(
     return path
 
 
-def test_changes_are_points_beside_the_base() -> None:
-    sweep = load_sweep("smoke", [*CHANGES, TOGETHER])
-    found = [(p.overrides["change"], p.experiment.device_set) for p in sweep.points[::2]]
-    window, cost = {"dma": {"window": "32KiB"}}, {"dma": {"descriptor_cost": "10ns"}}
-    assert found == [
-        ("as described", {}), ("wide", window), ("quick", cost),
-        ("both", {"dma": {**window["dma"], **cost["dma"]}}),
-    ]  # fmt: skip
-    assert [p.overrides["serving.policy"] for p in sweep.points[:2]] == ["static", "paged"]
-    assert [p.index for p in sweep.points] == list(range(8))
-
-
-def test_without_changes_nothing_is_different() -> None:
-    assert load_sweep("smoke").points[0].overrides == {"serving.policy": "static"}
-
-
-def test_a_change_may_be_an_option_of_the_policy_that_an_axis_names() -> None:
-    changes = "variants.large={set: {serving.policy.block: 32}, role: change}"
-    found = load_sweep("smoke", ["rule=effects", changes, "policy=[paged]"]).points[1].experiment
-    assert found.serving.policy.block == 32  # type: ignore[attr-defined]
-
-
 def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIG)
     config["variants"]["turning"]["role"] = "condition"
@@ -100,14 +72,6 @@ def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
     (found,) = report.findings.own
     assert found.changes[-1] == "turning" and "turning" not in found.rates[0].effects
     assert found.answers[0].levels["turning"].sign == -1 and report.table.total == 36
-
-
-def test_a_change_may_be_that_of_one_competitor() -> None:
-    slow = "variants.slow={set: {serving.policy.indirection: 2.0}, of: paged, role: change}"
-    given = ["policy=[paged, static]", "rule=effects", slow]
-    found = load_sweep("smoke", given).points[2:]
-    assert found[0].experiment.serving.policy.indirection == 2  # type: ignore[attr-defined]
-    assert found[1].experiment == load_sweep("smoke", given[:1]).points[1].experiment
 
 
 def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
