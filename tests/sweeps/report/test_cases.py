@@ -4,17 +4,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from hwmodel.description.description import DescriptionError
-from sweeps.plan.sweep import load_sweep
-from sweeps.report.case_sections import section
-from sweeps.report.contents import read_report
 from sweeps.report.labels import label, shared, sides
-from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
-from sweeps.run.sweep_run import run_sweep
-from sweeps.sections.chart import Lines
 from tests.sweeps.made import PROVENANCE, metrics
 
 TINY: dict[str, Any] = {
@@ -35,40 +26,6 @@ TINY: dict[str, Any] = {
         "oracle": {"role": "reference", "set": {"serving.policy": "oracle"}},
     },
 }  # fmt: skip
-
-
-def test_a_case_sets_its_device_and_model_together_in_every_control_and_reference() -> None:
-    points = load_sweep(TINY).points
-    assert len(points) == 2 * 2 * 2 + 2
-    assert {(p.overrides["case"], p.experiment.device) for p in points} == {
-        ("small", "wormhole-n300"), ("large", "b200"),
-    }  # fmt: skip
-    assert [p.experiment.serving.weights for p in points if p.overrides["case"] == "small"] == [
-        "w4a16"
-    ] * 5
-
-
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ({"set": {"serving.policy": "odma"}}, "variants.a: serving.policy is an axis"),
-        ({"set": {"devise": "b200"}}, "did you mean 'device'"),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_a_case_is_said(case: dict[str, Any], message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        load_sweep({**TINY, "variants": {"a": {**case, "role": "case"}}})
-
-
-def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) -> None:
-    axes = {**TINY["axes"], "serving.gpu_memory_utilization": [0.8, 0.9]}
-    sweep = {**TINY, "axes": axes, "skip": ["control", "reference"]}
-    run_sweep(load_sweep(sweep), tmp_path / "run", False, 1, Progress(terminal=False))
-    report = read_report(tmp_path / "run")
-    picture = section(report.findings, report.grids[0]).blocks[0]
-    assert isinstance(picture, Lines)
-    drawn = [name for one in picture.series for name in one.names]
-    assert sorted(drawn) == ["b200", "b200", "wormhole-n300", "wormhole-n300"]
 
 
 def test_names_touch_neither_one_another_nor_a_point() -> None:

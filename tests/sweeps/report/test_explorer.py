@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.report.contents import read_report
-from sweeps.report.explorer import explored
-from sweeps.report.vega import spec
 from sweeps.run.store import RunDirectory
-from sweeps.sections.chart import Places, PlaceValue
 from tests.sweeps.cli.test_command_line import bankwise
-from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
+from tests.sweeps.made import CONFIG, PROVENANCE, metrics
 from tests.sweeps.report.browser import CHROMIUM, Browser
 
 RATES = {"paged": (40.0, 80.0, 160.0), "odma": (40.0, 90.0, 140.0)}
@@ -36,30 +32,6 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.path
 
 
-def chart_of(run: Path) -> Places:
-    (found,) = (each for each in explored(read_report(run)).blocks if isinstance(each, Places))
-    return found
-
-
-def test_a_run_has_its_axes_and_every_place_that_was_simulated(simulated: Path) -> None:
-    chart = chart_of(simulated)
-    assert list(chart.axes.values()) == [["1", "10", "100"]]
-    assert [(each.name, each.at, each.value.mean) for each in chart.values][:2] == [
-        ("paged", ("1",), 40.0), ("odma", ("1",), 40.0)
-    ]  # fmt: skip
-    assert len(chart.rows()) == 6 and len(chart.rows()[0]) == len(chart.columns())
-
-
-def test_axes_are_parameters_of_vega(simulated: Path) -> None:
-    one = chart_of(simulated)
-    assert not [each for each in spec(one, live=True)["params"] if "bind" in each]
-    axes = {"cards": ["1", "2", "4"], "load": ["0.5"]}
-    places = [PlaceValue("paged", (cards, "0.5"), one.values[0].value) for cards in axes["cards"]]
-    off, along, cards, load = spec(Places("", one.y, axes, places), live=True)["params"]
-    assert off["name"] == "off" and along["bind"]["options"] == ["cards", "load"]
-    assert cards["bind"]["options"] == ["1", "2", "4"] and load["value"] == "0.5"
-
-
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 def test_the_page_draws_every_simulated_point_along_an_axis(
     simulated: Path, tmp_path: Path
@@ -76,28 +48,3 @@ def test_the_page_draws_every_simulated_point_along_an_axis(
         assert browser.value("document.documentElement.scrollWidth") <= 390
         assert browser.errors == []
     assert lines == 2 and "160" in said and "140" in said
-
-
-def test_cases_are_chosen_from_and_never_mixed(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path / "run")
-    cases = {name: {"set": {"device": name}, "role": "case"} for name in ("small", "large")}
-    axes = {"serving.policy": ["paged"]}
-    run.create({**CONFIG, "axes": axes, "variants": cases}, PROVENANCE, {})
-    for index, name in enumerate(cases):
-        run.append({
-            "point": index, "control": "", "replication": 1, "seed": [1, 1], "rate_per_s": 1.0,
-            "overrides": {"case": name, "serving.policy": "paged"},
-            "metrics": metrics(10.0 * (index + 1)),
-        })  # fmt: skip
-    run.release()
-    chart = chart_of(run.path)
-    assert chart.axes == {"case": ["small", "large"]}
-    assert [(p.at, p.value.mean) for p in chart.values] == [(("small",), 10), (("large",), 20)]
-
-
-def test_a_run_of_one_place_is_drawn_by_name(tmp_path: Path) -> None:
-    one = chart_of(made(tmp_path / "run"))
-    alone = Places("", one.y, {}, [each._replace(at=()) for each in one.values])
-    found = spec(alone, live=True)
-    assert found["params"][1] == {"name": "along", "value": ""}
-    assert found["transform"][-1]["calculate"] == "datum.of"

@@ -13,9 +13,9 @@ import pytest
 import vl_convert
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
+from sweeps.report.drawing import FORMS, VEGA_LITE, svg
 from sweeps.report.palette import COLOURS, colours
-from sweeps.report.vega import DARK, LIGHT, Spec, spec
+from sweeps.report.vega import DARK, Spec, spec
 from sweeps.sections.chart import (
     Axis,
     Bar,
@@ -148,26 +148,6 @@ def test_what_is_drawn_is_what_the_record_holds() -> None:
     assert spans == [("bank 0", "3", "9"), ("bank 0", "3", "4"), ("bus", "7", "13")]
 
 
-def test_a_waterfalls_bars_begin_where_the_one_before_ended() -> None:
-    rows = data(spec(CAUSES))
-    assert [(float(row["start"]), float(row["end"])) for row in rows] == [
-        (1, 2), (2, 1.5), (1, 1.5),
-    ]  # fmt: skip
-    assert {"+100 %", "−25 %", "+50 %"} <= set(texts(svg([CAUSES])))
-    assert [float(row["start"]) for row in data(spec(CHARTS["tornado"]))] == [1, 1, 1]
-
-
-def test_a_long_whisker_leaves_the_bars_their_width() -> None:
-    (layer, *_) = spec(RATES)["layer"]
-    low, high = layer["encoding"]["x"]["scale"]["domain"]
-    assert low == 0 and 2400 < high < 3000
-
-
-def test_long_names_are_broken_and_not_cut() -> None:
-    assert "reservation of memory for" in " ".join(texts(svg([CAUSES])))
-    assert not any("…" in text for text in texts(svg([CAUSES])))
-
-
 def test_a_policy_has_one_colour_in_every_chart() -> None:
     for name in ("bars", "lines", "points", "curves", "regions"):
         found = scales(spec(CHARTS[name], COMPARED))
@@ -189,22 +169,3 @@ def test_what_is_switched_off_is_not_drawn() -> None:
         drawn = texts(vl_convert.vegalite_to_svg(found, VEGA_LITE).encode())
         assert {text for text in drawn if text[0].isalpha()} == left
     assert "params" not in spec(RATES, COMPARED)
-
-
-def test_sizes_are_written_in_their_unit_and_logarithms_at_round_values() -> None:
-    drawn = texts(svg([CHARTS["points"]]))
-    assert "4 KiB" in drawn and "1 MiB" in drawn
-    drawn = texts(svg([CHARTS["named points"]]))
-    assert {"10", "20", "50", "100", "l4", "a100"} <= set(drawn)
-
-
-def test_a_file_has_titles_and_notes_and_several_charts() -> None:
-    drawn = texts(svg([RATES, CAUSES]))
-    assert {"Output tokens/s", "paged over static, %", "To scale in logarithms."} <= set(drawn)
-    assert still([RATES], ())["config"]["axis"] == LIGHT["axis"] != DARK["axis"]
-
-
-def test_what_cannot_be_drawn_is_left_out() -> None:
-    values = Series("a", [0.0, 1.0, 10.0], [1.0, math.inf, 3.0])
-    found = spec(Lines("t", Axis("x", "log"), Axis("y"), [values]))
-    assert [row["x"] for row in data(found)] == ["10"]
