@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from sweeps.analyse.statistics import Interval
-from sweeps.cli.run_command import own_devices
-from sweeps.plan.experiment import device_of
 from sweeps.report.device_sheet import sheet
 from sweeps.study.by_device import DeviceFound, Winner, assignments, counts, started
 from sweeps.study.study_spec import load_study
@@ -24,43 +21,10 @@ SETS = [part for item in SHORT for part in ("--set", item)]
 GAP = Interval(0.19, 0.1, 0.3, 5)
 
 
-def test_no_sweep_has_the_name_of_a_study() -> None:
-    assert not {*names("sweeps")} & {*names("studies")}
-
-
-@pytest.mark.parametrize(
-    ("device", "overrides", "made"),
-    [
-        ("mlu370-x4", [], []),
-        ("rtx-4090", [], ["serving.memory.fidelity=analytic"]),
-        ("tpu-v5e", [], ["serving.weights=int8"]),
-        ("tpu-v5e", ["model=llama-3.2-3b"], []),
-    ],
-)
-def test_a_device_has_a_model_that_fits_it(
-    device: str, overrides: list[str], made: list[str]
-) -> None:
-    found = assignments("odma", device, overrides)
-    assert found == [f"device={device}", *made]
-    assert load_study("odma", [*found, *overrides]).base.device == device
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("device", names("accelerators"))
 def test_every_accelerator_is_served(device: str) -> None:
     assert load_study("odma", assignments("odma", device, [])).points
-
-
-def test_a_study_lists_devices_unless_one_is_set() -> None:
-    assert own_devices("odma", [], (None, None)) == ["mlu370-x4", "a100-80gb"]
-    assert own_devices("odma", ["device=mlu370-x4"], (None, None)) == []
-    assert own_devices("quick", [], (None, None)) == []
-    assert "devices" not in load_study("odma", []).config
-
-
-def test_a_memory_serves_nothing() -> None:
-    with pytest.raises(DescriptionError, match="is a memory; a study serves, and needs an accel"):
-        assignments("odma", "lpddr5-6400-x16", [])
 
 
 def device(**changes: Any) -> DeviceFound:
@@ -109,14 +73,6 @@ def test_a_study_begins_with_what_won_where_requests_have_similar_room(tmp_path:
     quarters = made["serving.policy.pool_share"] / begun.quarter
     assert quarters == pytest.approx(round(quarters), abs=1e-4)
     assert started([], study, tmp_path) == []
-
-
-def test_a_card_whose_memory_has_a_stand_in_is_simulated() -> None:
-    study = load_study("odma", assignments("odma", "l4", []))
-    assert study.base.serving.memory.fidelity == "sampled"
-    card = device_of(study.base)
-    assert card.given is None and card.peak_gbps == pytest.approx(300.0)
-    assert "stand_ins" not in study.config
 
 
 def test_devices_have_directories_and_one_table_and_are_resumed(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from sweeps.study.study_spec import load_study
 from tests.sweeps.study.studies import results, run, tiny
 
@@ -14,13 +12,6 @@ MIX = [
     "mix=[{workload: r1-reasoning}, {workload: sharegpt, seed: 3}]",
 ]  # fmt: skip
 HALVING = "halving=[{set: {requests: 10}, keep: 0.5}, {keep: 1}]"
-
-
-def test_the_cost_of_a_point_is_the_sum_over_its_choices_and_the_base_s() -> None:
-    study = load_study("co-design")
-    assert study.cost({}) == {"cost": 1}
-    wide = {"device_set.dma.window": "64KiB", "device_set.memory": "lpddr5x-9600-x16"}
-    assert study.cost(wide)["cost"] == pytest.approx(1.33)
 
 
 def test_replications_serve_the_members_of_a_mix_in_turn_and_the_finale_its_own() -> None:

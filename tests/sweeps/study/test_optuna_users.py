@@ -13,27 +13,12 @@ from optuna.trial import TrialState
 import bankwise
 from hwmodel.description.description import DescriptionError
 from sweeps.study.storage_copy import copy_journal, refuse_storage
-from sweeps.study.study_objective import StudyObjective
 from tests.sweeps.study.studies import BARE, results, run, tiny
-
-HALVED = ["trials=8", "batch=8", "first=[base, paper]", "halving=[{keep: 0.4}]"]
 
 
 def journal(path: Path) -> optuna.Study:
     storage = JournalStorage(JournalFileBackend(str(path / "journal.log")))
     return optuna.load_study(study_name="quick", storage=storage)
-
-
-def test_complete_pruned_and_infeasible_trials_are_told_apart(tmp_path: Path) -> None:
-    small = "space.serving.policy.pool_share={choice: [0.0, 0.05]}"  # holds no large request
-    run(tiny(*HALVED, small, "first=[]", "trials=10", "batch=10"), tmp_path / "run")
-    states = {r["trial"]: r["state"] for r in results(tmp_path / "run")}
-    assert {*states.values()} == {"complete", "pruned", "infeasible"}
-    for trial in journal(tmp_path / "run").trials:
-        state, breaks = states[trial.number], any(v > 0 for v in trial.constraints.values())
-        assert (trial.state is TrialState.COMPLETE) is (state == "complete")
-        assert breaks is (state == "infeasible")
-        assert bool(trial.intermediate_values) is (state == "pruned")  # the infeasible serve none
 
 
 def test_what_breaks_a_constraint_is_not_the_best_of_any_tool(tmp_path: Path) -> None:
@@ -75,20 +60,6 @@ def test_a_study_is_copied_to_any_storage_and_goes_on_there(tmp_path: Path) -> N
         copy_journal(tmp_path / "b", "quick", url, "run")
     with pytest.raises(DescriptionError, match="cannot be opened"):
         refuse_storage("nothing://here", "run", resume=False)
-
-
-def test_optuna_optimizes_the_objective_of_a_study(tmp_path: Path) -> None:
-    """A trial is worth what it is in the study, where that has measured no other efficiencies."""
-    run(tiny("trials=4"), tmp_path / "run")
-    objective = bankwise.objective("quick", set=[*BARE, "trials=4"])
-    assert isinstance(objective, StudyObjective)
-    own = optuna.create_study(directions=objective.directions)
-    wanted = results(tmp_path / "run")
-    for result in wanted[:2]:
-        own.enqueue_trial(result["params"])
-    own.optimize(objective, n_trials=2)
-    assert [t.value for t in own.trials] == [r["values"]["output_tokens_per_s"] for r in wanted[:2]]
-    assert own.trials[0].user_attrs["overrides"] == wanted[0]["overrides"]
 
 
 def test_the_objective_prunes_what_cannot_be_served_and_sets_constraints() -> None:

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from sweeps.study.families import families_of
-from sweeps.study.first import counts_of
 from sweeps.study.sampler import drawn_evenly, phase_of, space_filling
 from sweeps.study.study_spec import Study, load_study
 from tests.sweeps.study.studies import results, run, tiny
@@ -33,13 +31,6 @@ def test_a_quarter_of_the_trials_at_least_is_drawn_over_the_whole_space(odma: St
     assert len(drawn(odma)) == phases["random"]
 
 
-def test_the_draws_have_ten_pools_and_ten_sets_of_own_quantiles(odma: Study) -> None:
-    of = [families_of(odma.spec.families, params) for params in drawn(odma)]
-    many = Counter(name for names in of for name in names)
-    assert many["own quantiles"] >= 10 and many["a pool"] >= 10
-    assert many["no pool"] >= 5 and many["partitioned pools"] >= 5
-
-
 def test_the_draws_fill_each_parameter_evenly(odma: Study) -> None:
     points = space_filling(odma.space, 64, (1, 0))
     for name, choices in (("space", 3), ("bucket_on", 2), ("align", 5), ("compaction", 2)):
@@ -53,20 +44,6 @@ def test_the_draws_fill_each_parameter_evenly(odma: Study) -> None:
     assert 30 <= pools.count("range") <= 34
 
 
-def test_another_seed_draws_other_points(odma: Study) -> None:
-    other = load_study("odma", ["sampler.seed=2"])
-    assert drawn(other) != drawn(odma) and drawn(load_study("odma", [])) == drawn(odma)
-
-
-def test_no_draw_is_spent_on_what_the_description_refuses(odma: Study) -> None:
-    for params in drawn(odma):
-        odma.experiment(odma.space.overrides(params))  # a partitioned space without a pool is none
-    refused = dict(drawn(odma)[0])
-    refused |= {"serving.policy.space": "partitioned", "serving.policy.pool_share.by": 0.0}
-    with pytest.raises(DescriptionError, match="partitioned pools keep a share"):
-        odma.experiment(odma.space.overrides(refused))
-
-
 def test_a_pool_is_whole_quarters_of_the_largest_request(odma: Study) -> None:
     pool = odma.spec.space["serving.policy.pool_share"]
     fewest, most = odma.space.quarters(pool)
@@ -75,16 +52,6 @@ def test_a_pool_is_whole_quarters_of_the_largest_request(odma: Study) -> None:
                                "serving.policy.pool_share": most}  # fmt: skip
     share = odma.space.overrides(params)["serving.policy.pool_share"]
     assert share == pytest.approx(most * odma.quarter, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("ends", "counts"),
-    [((3, 5), [3, 4, 5]), ((2, 32), [2, 4, 8, 16, 32]), ((2, 12), [2, 4, 8, 12]), ((4, 4), [4])],
-)
-def test_arithmetic_tries_numbers_of_buckets_that_double(
-    ends: tuple[int, int], counts: list[int]
-) -> None:
-    assert counts_of(*ends) == counts
 
 
 FAMILIES = [

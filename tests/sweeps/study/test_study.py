@@ -19,7 +19,6 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.run.outcome import Outcome
 from sweeps.run.sweep_run import run_sweep
 from sweeps.study.journal import Journal
-from sweeps.study.sampler import best, ranking, unbeaten
 from sweeps.study.study_run import Workers
 from sweeps.study.study_spec import load_study
 from tests.rotation import long
@@ -125,18 +124,6 @@ def test_ctrl_c_keeps_what_was_told(whole: Path, tmp_path: Path) -> None:
     same(out, whole)
 
 
-def test_a_trial_that_cannot_serve_is_infeasible_and_the_study_goes_on(tmp_path: Path) -> None:
-    """A large pool of 0.1 holds no request of 40,000 tokens."""
-    share = "space.serving.policy.pool_share={choice: [0.0, 0.05]}"
-    done = run(tiny(share, "trials=8", "first=[]"), tmp_path / "run")
-    found = results(tmp_path / "run")
-    small = [r for r in found if r["overrides"]["serving.policy.pool_share"] == 0.05]
-    assert small and len(small) < 8
-    assert {r["state"] for r in small} == {"infeasible"}
-    assert all("can never be served" in r["error"] for r in small)
-    assert best(done.study, done.finished_trials()) is not None
-
-
 def test_a_trial_that_fails_says_why_and_the_study_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,52 +139,6 @@ def test_a_trial_that_fails_says_why_and_the_study_goes_on(
     states = [(r["trial"], r["state"], r["error"]) for r in results(tmp_path / "run")]
     assert ("failed", "out of memory") in [state[1:] for state in states]
     assert len(states) == 4 and len(done.failures) == 1
-
-
-def test_a_constraint_is_kept_by_the_best(tmp_path: Path) -> None:
-    """Utilisation above what the fastest have."""
-    limit = "constraints=[{metric: utilization, at_least: 0.5}]"
-    done = run(tiny(limit), tmp_path / "run")
-    found = best(done.study, done.finished_trials())
-    for result in results(tmp_path / "run"):
-        violation = result["constraints"]["utilization >= 0.5"]
-        assert violation == 0.5 - result["metrics"]["utilization"]
-        if violation <= 0:
-            assert found is not None
-            assert found.value >= result["values"]["output_tokens_per_s"]  # type: ignore[operator]
-
-
-def test_objectives_go_by_the_names_that_sweeps_have() -> None:
-    named = load_study("quick", ["objectives=[throughput, ttft_p99]"])
-    both = "objectives=[{metric: output_tokens_per_s}, {metric: ttft_s.p99, direction: minimize}]"
-    assert named.spec.objectives == load_study("quick", [both]).spec.objectives
-    assert named.config["objectives"][1] == {"metric": "ttft_s.p99", "direction": "minimize"}
-
-
-def test_a_front_of_several_objectives(tmp_path: Path) -> None:
-    both = "objectives=[{metric: output_tokens_per_s}, {metric: ttft_s.p99, direction: minimize}]"
-    done = run(tiny(both), tmp_path / "run")
-    kept = {trial.number for trial in unbeaten(done.study, done.finished_trials())}
-    pairs = {r["trial"]: list(r["values"].values()) for r in results(tmp_path / "run")}
-    for number, (tokens, ttft) in pairs.items():
-        others = [pair for pair in pairs.values() if pair != [tokens, ttft]]
-        beaten = any(t >= tokens and w <= ttft for t, w in others)
-        assert (number in kept) != beaten
-    assert {t.number for t in ranking(done.study, done.finished_trials())[: len(kept)]} == kept
-
-
-def test_its_config_is_a_study_again(whole: Path, tmp_path: Path) -> None:
-    run(load_study(str(whole / "config.yaml")), tmp_path / "run")
-    same(tmp_path / "run", whole)
-    assert (tmp_path / "run" / "config.yaml").read_text() == (whole / "config.yaml").read_text()
-
-
-def test_random_is_another_sampler_and_the_seed_another_search(whole: Path, tmp_path: Path) -> None:
-    run(tiny("sampler.name=random", "trials=4"), tmp_path / "random")
-    run(tiny("sampler.seed=2", "trials=8"), tmp_path / "seed")  # the first five need no search
-    params = [[r["params"] for r in results(out)[:8]] for out in (whole, tmp_path / "seed")]
-    assert params[0] != params[1]
-    assert len(results(tmp_path / "random")) == 4
 
 
 def test_the_table_is_measured_for_the_best_so_far(whole: Path) -> None:
@@ -229,31 +170,6 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
     sets = ["requests=10", "warmup_requests=60", "replications=1", "fidelity=analytic"]
     sweep = run_sweep(load_sweep(best_yaml, sets), tmp_path / "best", False, 1, QUIET)
     assert len(sweep.records) == 4
-
-
-def test_what_needs_no_search_is_tried_first(whole: Path) -> None:
-    study = tiny()
-    names = ["base", "paper", *(f"least unused, {n} buckets" for n in (3, 4, 5))]
-    assert [each.name for each in study.first] == names
-    assert [r["first"] for r in results(whole)] == [*names, *[None] * (len(results(whole)) - 5)]
-    made = [study.experiment(r["overrides"]) for r in results(whole)[:5]]
-    assert made[0] == study.base
-    policies = [each.serving.policy.model_dump() for each in made]
-    keys = ("buckets", "balance", "gamma", "tau", "levels")
-    assert [policies[1][key] for key in keys] == [4, "requests", 0.2, 0.8, []]
-    assert [(p["buckets"], p["balance"]) for p in policies[2:]] == [
-        (3, "least_unused"), (4, "least_unused"), (5, "least_unused"),
-    ]  # fmt: skip
-
-
-def test_first_trials_are_had_with_what_is_set() -> None:
-    study = tiny("policy.gamma=0.5", "policy.tau=0.3")
-    assert len(study.first) == 5
-    assert all(study.space.overrides(each.params) for each in study.first)
-
-
-def test_a_path_that_is_set_is_no_longer_searched() -> None:
-    assert "serving.policy.gamma" not in tiny("policy.gamma=0.5").spec.space
 
 
 def test_another_study_is_not_resumed(whole: Path) -> None:

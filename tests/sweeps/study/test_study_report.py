@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from sweeps.analyse.comparison import decisive
 from sweeps.analyse.figures import THROUGHPUT
-from sweeps.report.comparison_page import compare
 from sweeps.report.contents import read_report
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.run.store import CONFIG, RunDirectory
-from sweeps.study.trials import FINALE, StudyGain, importances, settings, unbeaten
+from sweeps.study.trials import FINALE, StudyGain, importances
 from tests.sweeps.made import PROVENANCE
 
 CONFIG_OF_STUDY: dict[str, Any] = {
@@ -90,11 +88,6 @@ def gain(path: Path) -> StudyGain:
     return found
 
 
-def test_a_worse_trial_and_a_ceiling_below_the_base(tmp_path: Path) -> None:
-    assert gain(study(tmp_path / "a", {"trial 17": 100.0})).gains["base"].sign == -1
-    assert gain(study(tmp_path / "b", {"oracle": 105.0})).closed == {"oracle": None}
-
-
 @pytest.mark.parametrize(
     ("first", "rates", "best", "sign"),
     [
@@ -118,13 +111,6 @@ def test_what_the_search_added_is_against_the_best_first_trial(
     assert (found.added and found.added.sign) == sign
 
 
-def test_a_list_of_words_is_one_setting_and_one_of_numbers_is_several() -> None:
-    overrides = {"map": ["column:3", "row"], "levels": [0.25, 0.5], "cost": "2us", "empty": []}
-    assert settings({"overrides": overrides, "params": {}}) == {
-        "map": "['column:3', row]", "levels[0]": 0.25, "levels[1]": 0.5, "cost": 2000.0,
-    }  # fmt: skip
-
-
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
     trials = read_report(study(tmp_path)).findings.own.trials
     found = importances(trials)
@@ -134,14 +120,6 @@ def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
     for share in found.values():
         assert 0 <= share.low <= share.high <= 1 and share.count == 18
     assert found["serving.policy.gamma"].low > found["serving.policy.order"].mean
-
-
-def test_the_front_keeps_what_no_other_beats(tmp_path: Path) -> None:
-    trials = read_report(study(tmp_path)).findings.own.trials
-    # both objectives grow with gamma, one wanted large and one small: no trial beats another
-    assert len(unbeaten(trials)) == 18
-    trials.objectives[1]["direction"] = "maximize"
-    assert [record["trial"] for record in unbeaten(trials)] == [17]
 
 
 @pytest.mark.parametrize("finale", [None, "{", '{"contender": 3}\n', ""])
@@ -158,11 +136,3 @@ def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
     (tmp_path / CONFIG).unlink()
     text = markdown([read_report(tmp_path).section])
     assert "> config.yaml is missing" in text and "History: output tokens/s" in text
-
-
-def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
-    found = compare(*(read_report(study(tmp_path / name, {"trial 17": rate})).findings
-                      for name, rate in (("a", 147.5), ("b", 155.0))))  # fmt: skip
-    changes = {pair.title: change for pair in found.pairs if (change := decisive(pair))}
-    assert changes["best"].change.mean == pytest.approx(155 / 147.5 - 1)
-    assert changes["base"].certain == "the same"
