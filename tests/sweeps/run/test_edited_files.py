@@ -10,9 +10,7 @@ import pytest
 
 import bankwise
 import yaml
-from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
-from sweeps.run.provenance import refuse_changes
 
 SWEEP: dict[str, Any] = {
     "kind": "sweep",
@@ -32,17 +30,6 @@ EDITS = {
     "model": ("models", "llama-3.2-3b", "layers: {value: 28", "layers: {value: 14"),
     "workload": ("workloads", "constant", "output_tokens: 128", "output_tokens: 64"),
 }  # fmt: skip
-OWN = """\
-kind: accelerator
-name: own
-summary: a card
-based_on: base.yaml
-memory: lpddr5-6400-x16
-channels: 24
-capacity: 24GiB
-dma: {engines: 32, window: 16KiB}
-compute: {fp16: 96TFLOPS, bf16: 96TFLOPS}
-"""
 
 
 def simulated(sweep: dict[str, Any]) -> float:
@@ -71,44 +58,3 @@ def test_the_second_run_of_a_session_is_of_the_edited_file(key: str, tmp_path: P
     after, now = measured(sweep, tmp_path / "second")
     assert simulated(sweep) == after != before
     assert was != now
-
-
-def test_a_file_that_another_is_based_on_counts_as_well(tmp_path: Path) -> None:
-    _, name, old, new = EDITS["device"]
-    base, own = tmp_path / "base.yaml", tmp_path / "own.yaml"
-    text = find("accelerators", name).read_text()
-    own.write_text(OWN)
-    sweep = {**SWEEP, "base": {**SWEEP["base"], "device": str(own)}}
-    base.write_text(text)
-    before = simulated(sweep)
-    base.write_text(text.replace(old, new))
-    assert simulated(sweep) != before
-
-
-def described(**numbers: int) -> dict[str, Any]:
-    """A description as a run records it, whose hash is that of its numbers."""
-    return {**numbers, "sha256": str(sorted(numbers.items()))}
-
-
-@pytest.mark.parametrize(
-    ("before", "told"),
-    [
-        ({}, ""),  # of another version, or of another device
-        ({"devices": None, "models": {"b": described(x=1, y=2)}}, ""),
-        ({"models": {"b": described(x=1, y=3)}}, "b has changed.*: y was 3, is 2$"),
-        ({"devices": {"a": described(x=1)}, "models": {"b": described(x=1)}}, "y was None, is 2$"),
-        ({"models": {"b": described(x=7, y=8, z=9)}}, r"x was 7, is 1 \(and 2 more\)$"),
-        ({"models": {"b": {"x": 1, "y": 2, "sha256": "old"}}}, "sha256 was 'old', is "),
-    ],
-)
-def test_what_means_something_else_now_is_named_with_its_first_change(
-    before: dict[str, Any], told: str
-) -> None:
-    now = {"devices": {"new": described(x=5), "a": described(x=1)},
-           "models": {"b": described(x=1, y=2)}}  # fmt: skip
-    if not told:
-        refuse_changes(before, now, "run.yaml")
-        return
-    with pytest.raises(DescriptionError, match=told) as refused:
-        refuse_changes(before, now, "run.yaml")
-    assert str(refused.value).startswith("run.yaml: resolved.models: b has changed since")
