@@ -3,7 +3,6 @@ hand?"""
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -22,51 +21,6 @@ from sweeps.study.search import rates
 from sweeps.study.study_run import Workers
 from sweeps.study.study_spec import Study, load_study
 from tests.sweeps.study.studies import QUIET, results, run, tiny
-
-COMPARED = {
-    "policy": ["static", "paged"], "serving.engine.max_tokens": 2000, "serving.kv_tokens": 8000,
-    "requests": 60, "warmup_requests": 20, "load": None, "replications": 2,
-    "workload_set.arrivals.process": "all_at_once", "serving.memory.efficiency": 0.8,
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def explained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    out = tmp_path_factory.mktemp("run") / "smoke-1"
-    bankwise.run("smoke", set=COMPARED, out=out, jobs=1)
-    (why,) = bankwise.explain(out, "paged,static", jobs=1).record()["explanations"]
-    return out, why
-
-
-def test_the_factors_of_an_explanation_multiply_to_the_ratio_that_was_served(
-    explained: tuple[Path, dict[str, Any]],
-) -> None:
-    out, why = explained
-    rates: dict[tuple[str, int], float] = {}
-    for line in (out / "results.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        policy = record["overrides"]["serving.policy"]
-        rates[policy, record["replication"]] = record["metrics"]["output_tokens_per_s"]
-    logs = [math.log(rates["paged", r] / rates["static", r]) for r in (1, 2)]
-    for order in ("forward", "reverse"):
-        factors = math.fsum(part[order]["mean"] for part in why["parts"])
-        assert factors == pytest.approx(sum(logs) / 2, rel=1e-9)
-
-
-def test_a_cause_that_is_taken_away_is_worth_the_run_without_it(
-    explained: tuple[Path, dict[str, Any]],
-) -> None:
-    """Static reservation of exactly the right lengths is the policy `oracle`."""
-    _, why = explained
-    forward = {part["cause"]: part["forward"]["mean"] for part in why["parts"]}
-    sets, logs = {**COMPARED, "policy": ["static", "oracle"]}, []
-    for r in (1, 2):
-        static, oracle = (
-            bankwise.simulate("smoke", point, set=sets, replication=r)["metrics"]
-            for point in (0, 1)
-        )  # fmt: skip
-        logs.append(math.log(oracle["output_tokens_per_s"] / static["output_tokens_per_s"]))
-    assert forward["reservation"] == pytest.approx(sum(logs) / 2, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

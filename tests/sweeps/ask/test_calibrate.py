@@ -78,13 +78,6 @@ def test_links_of_several_cards_are_told_from_their_memory(tmp_path: Path) -> No
     assert found["link"].mean == pytest.approx(8.0, rel=0.02)
 
 
-def test_a_policy_without_block_tables_has_no_indirection(tmp_path: Path) -> None:
-    server = made(tmp_path, "given.efficiency=0.7", "serving.policy={name: static}")
-    found = calibrate(server).fit
-    assert "indirection" not in {*found.numbers, *(each.name for each in found.undetermined)}
-    assert found.numbers["efficiency"].mean == pytest.approx(0.7, rel=0.02)
-
-
 def test_what_is_described_by_size_goes_with_the_one_number(tmp_path: Path) -> None:
     made(tmp_path, "given.efficiency=0.7", count=12)
     server = server_of(tmp_path / "log.jsonl", "rtx-4090", "llama-3.1-8b", [])

@@ -11,13 +11,10 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
 from policies.memory.fidelity import FidelitySpec
-from policies.memory.probe_cache import PLACE
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
 from sweeps.ask.fit import Fit, FitQuestion, Misfit, fit
 from sweeps.ask.fit_section import listing, matrix, record, sheet
-from tests.policies.small import MODEL
-from tests.policies.small import device as small_device
 
 SHORT = FitQuestion(prompt=2500, output=40, limit=60)
 
@@ -85,22 +82,6 @@ def test_memory_holds_as_many_as_run_at_once() -> None:
         assert count <= most + 0.5 and most <= count + slack, (policy, count, most)
 
 
-def test_the_parts_of_memory_are_the_card() -> None:
-    answer = found("mlu370-x4", "qwen2.5-7b")
-    assert sum(answer.memory().values()) == answer.device.capacity_bytes
-    assert answer.memory()["kept free"] >= 0.1 * answer.device.capacity_bytes
-    assert answer.source == "bound" and answer.efficiency.weights == pytest.approx(0.9)
-
-
-def test_a_figure_names_the_assumed_numbers_it_rests_on() -> None:
-    assumed = found("mlu370-x4", "qwen2.5-7b").assumed()
-    assert assumed == {
-        "decode": {"derate": "0.9"},
-        "prefill": {"compute.prefill_efficiency": "0.5"},
-    }
-    assert found("rtx-4090", "llama-3.1-8b").assumed() == {}
-
-
 def test_a_misfit_says_with_what_it_fits() -> None:
     card, small = load_device("mlu370-x4"), load_device("rtx-4090", ["host=null"])
     answers = {
@@ -137,19 +118,6 @@ def test_cards_without_a_described_link_talk_over_their_host() -> None:
     assert "link" not in described.assumed().get("prefill", {})
     run = served(over_host, 1)
     assert run["ttft_s"]["p50"] == pytest.approx(over_host.prefill.seconds, rel=0.02)
-
-
-def test_what_was_simulated_is_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from policies.memory import probe_cache
-
-    monkeypatch.setenv(PLACE, str(tmp_path))
-    probe_cache._folder.cache_clear()
-    card, asked = small_device(1 << 16), FitQuestion(prompt=300, output=40, limit=60)
-    first, simulated, again = (fit(card, MODEL, asked, how) for how in (False, True, False))
-    assert isinstance(first, Fit) and isinstance(simulated, Fit) and isinstance(again, Fit)
-    assert [each.source for each in (first, simulated, again)] == ["bound", *["simulated"] * 2]
-    assert simulated.efficiency == again.efficiency
-    assert simulated.efficiency.attention < first.efficiency.attention
 
 
 def test_tables_have_a_row_for_each() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from policies.memory import measured_steps
-from policies.memory.measured import load_measurements
 from sweeps.ask import laws
 from sweeps.ask.accuracy import errors
 from sweeps.ask.laws import OF_CARDS, SKEW, of_kv, of_steps
@@ -31,16 +30,6 @@ def test_each_law_moves_its_class_and_no_other() -> None:
     assert moved["Metal's experts by rows", "decode, apple"]
     assert moved[SKEW, "decode, nvidia-lpddr"]
     assert {law for law, _ in moved} == every
-
-
-def test_metal_without_its_law_shares_experts_between_rows() -> None:
-    (times,) = (times for law, _, times in of_steps() if law.startswith("Metal"))
-    with_it, without = times(frozenset({"Metal's experts by rows"})), times(frozenset())
-    several = [cell.decode.batch > 1 for cell in load_measurements("m2-ultra-gpt-oss-20b").cells
-               if cell.decode]  # fmt: skip
-    faster = [b.ratio > a.ratio for a, b in zip(with_it, without, strict=True)]
-    assert len(faster) == len(several) and any(several)
-    assert not any(fast and not many for fast, many in zip(faster, several, strict=True))
 
 
 def test_kv_memory_of_an_h100_needs_both_laws() -> None:

@@ -13,7 +13,7 @@ import pytest
 import sweeps.ask.low_bandwidth as low_bandwidth
 from hwmodel.description.library import names
 from hwmodel.kernel.address import decode, encode
-from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
+from hwmodel.kernel.kernel_names import READ, WRITE
 from hwmodel.kernel.timing import lower
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import replay
@@ -105,22 +105,6 @@ def test_the_largest_cause_is_the_one_that_the_trace_was_built_for(name: str) ->
     assert abs(found["not_explained_gbps"]) < 0.1 * found["peak_gbps"]
 
 
-def test_rows_in_one_bank_are_the_maps_fault_where_it_alone_is_changed() -> None:
-    found = Ladder(one_bank(load_device(LPDDR5))).losses()
-    causes = {each["cause"]: each for each in found["causes"]}
-    assert causes["address map"]["first_gbps"] > 4 * found["achieved_gbps"]
-    assert causes["address map"]["gbps"] == pytest.approx(0, abs=0.1)
-
-
-def test_a_masked_write_costs_what_simulation_gains_without_its_rows() -> None:
-    device = load_device(DDR5)
-    case = one_group(device)
-    kind = np.where(TURN % 4 == 0, PARTIAL_WRITE, WRITE)
-    found = Ladder(case._replace(stream=case.stream._replace(kind=kind))).losses()
-    causes = {each["cause"]: each["gbps"] for each in found["causes"]}
-    assert causes["masked writes"] > 0 and "read/write turnaround" not in causes
-
-
 def test_the_case_as_described_and_a_change_are_what_replay_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,35 +122,6 @@ def test_the_case_as_described_and_a_change_are_what_replay_says(
     changed = replay(load_device("mlu370-x4", NO_HASH + best["set"]), tmp_path / "t.npz")
     assert best["gbps"] == pytest.approx(changed["bandwidth_gbps"])
     assert why["window"] == {"first": 0, "accesses": 4000, "of": 4000}
-
-
-ODD = {
-    "queues of banks": [
-        "controller.queue_scope=bank", "controller.read_queue=16", "controller.write_queue=16",
-    ],
-    "one access": ["controller.activation_buffer=16", "controller.queues=shared"],
-    "in order": ["controller.scheduler=fcfs", "controller.page_policy=closed"],
-    "read first": ["controller.partial_write=read_modify_write", "controller.refresh=none"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_any_controller_and_a_short_trace_are_explained(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    overrides, count = ODD[name], 1 if name == "one access" else 600
-    deep = ["controller.read_queue=64"]
-    monkeypatch.setattr(low_bandwidth, "candidates", lambda device, single_channel: [deep])
-    rng = np.random.default_rng(count)
-    np.savez(
-        tmp_path / "t.npz", address=rng.integers(0, 1 << 20, count) * 32,
-        write=rng.random(count) < 0.5, size=np.full(count, 8),
-    )  # fmt: skip
-    device = load_device(LPDDR5, overrides)
-    why = explain(device, LPDDR5, overrides, tmp_path / "t.npz", count)
-    parts = sum(each["gbps"] for each in why["causes"]) + why["not_explained_gbps"]
-    assert parts == pytest.approx(why["gap_gbps"], abs=1e-9)
-    assert all(change["interval"] is None for change in why["changes"])
 
 
 @pytest.mark.parametrize("name", shared(names("memories")))
@@ -197,23 +152,6 @@ def test_accesses_are_spread_evenly_and_no_rows_become_one() -> None:
     assert np.unique(rows, axis=1).shape[1] == np.unique(both, axis=1).shape[1]
 
 
-def test_changes_that_add_to_the_best_are_tried_with_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Random bursts: refreshes and queues cost apart; the same queue twice is one change."""
-    deep, fresh = ["controller.read_queue=128"], ["controller.refresh=none"]
-    deeper = ["controller.read_queue=96"]
-    monkeypatch.setattr(low_bandwidth, "candidates", lambda device, single: [deep, deeper, fresh])
-    at = np.random.default_rng(1).integers(0, 1 << 20, 4000) * 32
-    np.savez(tmp_path / "t.npz", address=at, write=np.zeros(4000, bool))
-    name = "lpddr5-6400-x16"
-    why = explain(load_device(name), name, [], tmp_path / "t.npz", 4000)
-    best = why["changes"][0]
-    [both] = why["together"]
-    assert sorted(both["set"]) == sorted([*best["set"], *(fresh if best["set"] != fresh else deep)])
-    assert both["gbps"] > best["gbps"]
-
-
 def test_maps_that_are_tried_hold_every_place() -> None:
     device = load_device("hbm3-6.4")
     for fields in address_maps(device.memory):
@@ -224,19 +162,6 @@ def test_maps_that_are_tried_hold_every_place() -> None:
     assert ["bank_hash=[]"] in candidates(shipped)  # a plausible variant of the device
     assert ["channel_hash=none"] in candidates(shipped)
     assert ["channel_hash=none"] not in candidates(shipped, single_channel=True)
-
-
-def test_a_long_trace_is_explained_by_its_middle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(low_bandwidth, "LEAST", 300)
-    monkeypatch.setattr(low_bandwidth, "BUDGET", 10)
-    device = load_device(LPDDR5)
-    np.savez(tmp_path / "t.npz", address=TURN * 32, write=TURN < 0, picosecond=TURN * 1000 + 7)
-    cut = low_bandwidth.cut(device, tmp_path / "t.npz", COUNT, False, False, 60)
-    assert (cut.first, len(cut.chunk.address)) == (1667, 666)
-    assert cut.chunk.address[0] == 1667 * 32
-    assert cut.chunk.arrival is not None and cut.chunk.arrival[0] == 0
 
 
 @pytest.fixture
@@ -275,10 +200,3 @@ def test_a_run_and_its_log_give_the_same_timeline(ending: str, trace: Path, tmp_
     assert lead.sub("", drawn) == lead.sub("", again)
     if ending == "svg":
         assert "data bus" in drawn and "group 3 bank 3" in drawn and "row open" in drawn
-
-
-def test_a_log_of_another_memory_is_drawn_as_it_stands(trace: Path, tmp_path: Path) -> None:
-    bankwise("replay", DDR5, trace, "--commands", tmp_path / "log.csv")
-    picture = tmp_path / "log.svg"
-    assert bankwise("audit", LPDDR5, tmp_path / "log.csv", "--timeline", picture).returncode == 1
-    assert "group 7 bank" in picture.read_text()

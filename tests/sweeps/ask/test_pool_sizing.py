@@ -39,20 +39,6 @@ def serves(monkeypatch: pytest.MonkeyPatch, enough: Any) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 5, 63, 64])
-def test_the_least_number_is_found_by_bisection(
-    number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = serves(monkeypatch, lambda found: found.decode >= number)
-    assert least(ReplicaCount(ASKED, "decode")) == number
-    assert len(seen) <= 12 and all(each.prefill == pool_sizing.MOST for each in seen)
-
-
-def test_more_than_the_most_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    serves(monkeypatch, lambda found: False)
-    assert least(ReplicaCount(ASKED, "both", 512)) is None
-
-
 def test_the_pair_has_the_least_sum_and_no_less_of_either(monkeypatch: pytest.MonkeyPatch) -> None:
     def enough(found: SidesApart) -> bool:  # either may be short by itself, both together are slow
         return found.prefill >= 2 and found.decode >= 3 and found.prefill + 2 * found.decode >= 10

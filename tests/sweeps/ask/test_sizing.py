@@ -128,13 +128,6 @@ def test_no_user_waits_for_others_in_step_where_memory_is_varied() -> None:
     assert room[0] is not None and room[0] < delivered(CARD) and room[1] == room[0]
 
 
-def test_users_have_a_rate_and_an_attainment_on_requests_of_their_own() -> None:
-    asked = SizingQuestion("load", users("2s", "20ms", 10, 5.0), CARD)
-    runs = with_users((asked, 10.0))
-    assert len(runs) > 2 and all(run.attained == 1.0 for run in runs)
-    assert 10 / (5 + 2 + 128 * 0.02) < runs[0].per_s < 10 / 5
-
-
 def test_how_many_at_once_is_no_more_than_run_at_once() -> None:
     """Who waits for room has no time of a token: with any wait allowed, more would be no fewer."""
     wanted = users("1000000s", "1s", 1)._replace(at_once=True)
@@ -142,15 +135,6 @@ def test_how_many_at_once_is_no_more_than_run_at_once() -> None:
     assert most is not None and 200 < most <= 257  # 256 sequences are vLLM's own limit
     few = answer(SizingQuestion("load", users("1000000s", "9ms", 1)._replace(at_once=True), CARD))
     assert few is not None and few < most / 2
-
-
-def test_replicas_are_as_many_as_carry_the_load() -> None:
-    wanted = target("20ms")
-    one = answer(SizingQuestion("load", wanted, CARD))
-    assert one is not None
-    fleet = SizingQuestion("replicas", wanted._replace(load=2.5 * one), CARD, guess=3)
-    assert answer(fleet) == 3
-    assert answer(fleet._replace(target=wanted._replace(load=0.5 * one), guess=1)) == 1
 
 
 def test_a_model_that_one_card_does_not_hold_is_shared_by_as_few_as_do() -> None:
