@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-import bankwise as api
 from bankwise import (
     DescriptionError,
-    compare,
     load,
-    report,
     run,
     simulate,
 )
@@ -25,7 +22,6 @@ from hwmodel.specs.device import Device
 from sweeps.plan.sweep_spec import Sweep
 from sweeps.study.study_spec import Study
 from tests.sweeps.cli.test_command_line import bankwise, refusal
-from tests.sweeps.made import made
 
 ROOT = Path(__file__).resolve().parents[3]
 FEW: dict[str, Any] = {"requests": 20, "warmup_requests": 5}
@@ -41,13 +37,6 @@ def test_importing_loads_nothing_heavy() -> None:
     code = f"import sys, bankwise, sweeps; print([n for n in {heavy!r} if n in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert told.stdout == "[]\n"
-
-
-def test_no_module_stands_in_the_way_of_a_function() -> None:
-    for name in api.__all__:
-        assert callable(getattr(api, name))
-        assert not (ROOT / f"bankwise/{name}.py").exists()
-        assert not (ROOT / f"bankwise/{name}").exists()
 
 
 def test_a_description_is_loaded_by_its_name_or_its_kind(tmp_path: Path) -> None:
@@ -96,13 +85,6 @@ def test_the_table_is_plain_rows(done: Result) -> None:
     assert table[metric] == [row[metric] for row in table.rows]
     assert "static" in str(table) and "tokens/s" in str(table)
     assert table.to_csv().splitlines()[0].startswith("serving.policy,control,replications,")
-
-
-def test_any_metric_can_be_asked_for(done: Result) -> None:
-    assert "steps" in done.metrics
-    assert [len(row) for row in done.table(["steps"])] == [7, 7]  # mean, low, high beside 4
-    with pytest.raises(DescriptionError, match=r"no metric 'stps' in .*; did you mean 'steps'\?"):
-        done.table(["stps"])
 
 
 def test_figures_are_those_of_the_report(done: Result, tmp_path: Path) -> None:
@@ -161,14 +143,3 @@ def test_jobs_below_one_and_a_taken_directory_are_refused(done: Result) -> None:
         run("smoke", set=FEW, out=done.path)
     again = run("smoke", set=FEW, out=done.path, resume=True)
     assert again.records == done.records
-
-
-def test_runs_that_are_there_are_read_and_compared(tmp_path: Path) -> None:
-    made(tmp_path / "a")
-    made(tmp_path / "b", odma=156)
-    assert report(tmp_path / "a").record()["groups"][0]["best"] == "odma"
-    found = compare(tmp_path / "a", tmp_path / "b")
-    assert any("+20 % (95 % CI 20 to 20)" in text for text in found.record()["sentences"])
-    assert found.record()["inputs"] == [] and "<table" in found._repr_html_()
-    with pytest.raises(DescriptionError, match="no such directory"):
-        report(tmp_path / "none")

@@ -88,15 +88,6 @@ def test_help_fits_a_screen_and_names_every_verb_beside_what_it_is_for(tmp_path:
     assert {title: " ".join(names) for title, names in listed.items()} == VERBS
 
 
-@pytest.mark.parametrize("verb", " ".join(VERBS.values()).split())
-def test_every_verb_has_help(verb: str) -> None:
-    shown = bankwise(verb, "--help", cwd=ROOT)
-    assert shown.returncode == 0 and f" {verb} " in shown.stdout.splitlines()[0]
-    options = re.findall(r"^  (--[\w-]+)", shown.stdout, re.MULTILINE)
-    assert len(options) - len({"--help"}) <= 15, options
-    assert not re.search(r"Instead|With --|Likewise", shown.stdout)
-
-
 def test_a_device_says_what_can_be_asked_of_it(tmp_path: Path) -> None:
     for name, first in {"mlu370-x4": "fit", "lpddr5-6400-x16": "memory", "l4": "fit"}.items():
         done = bankwise(name, cwd=tmp_path)

@@ -55,23 +55,6 @@ def test_runs_of_blocks_are_read_as_what_they_are(tmp_path: Path) -> None:
     assert found["of_contiguous"] == pytest.approx(1, abs=0.05)
 
 
-def test_large_layers_are_sampled_on_demand(tmp_path: Path) -> None:
-    write(tmp_path, HEADER, {"a": list(range(0, 3000, 2))})
-    whole, _ = steps(tmp_path, "mlu370-x4", "log.jsonl")
-    window, _ = steps(tmp_path, "mlu370-x4", "log.jsonl", "--whole", "8MiB")
-    assert (whole["whole"], window["whole"]) == (True, False)
-    assert window["kv_gbps"] == pytest.approx(whole["kv_gbps"], rel=0.1)
-
-
-def test_hardware_and_kv_are_as_asked(tmp_path: Path) -> None:
-    write(tmp_path, {**HEADER, "kv": "fp8", "tensor_parallel": 2}, {"a": list(range(0, 400, 2))})
-    found, _ = steps(tmp_path, "a100-80gb", "log.jsonl")
-    assert found["layer_bytes"] == 3200 * 512  # half the heads, half the bytes
-    slower, _ = steps(tmp_path, "a100-80gb", "log.jsonl", "--set", "memory=lpddr5-6400-x16",
-                      "--set", "memory_set={}", "--set", "capacity=24GiB")  # fmt: skip
-    assert slower["kv_gbps"] < found["kv_gbps"]
-
-
 def test_a_table_for_the_reader(tmp_path: Path) -> None:
     text = bankwise("replay", "mlu370-x4", EXAMPLE, "--every", "6", cwd=tmp_path).stdout
     lead = " ".join(text.split("\n\n")[0].split())

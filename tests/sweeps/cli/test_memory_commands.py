@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.sweeps.cli.test_command_line import bankwise
@@ -44,38 +42,6 @@ def test_replay_gives_every_figure_of_the_contract(trace: Path) -> None:
     assert 0 < one["bandwidth_gbps"] <= one["peak_gbps"]
 
 
-def test_a_trace_may_be_text_gzip_or_npz(trace: Path, tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "t.gz", "wt") as file:
-        file.write(trace.read_text())
-    address = np.arange(2000, dtype=np.uint64) * 32
-    np.savez(tmp_path / "t.npz", address=address, write=np.arange(2000) % 5 == 0)
-    cycles = {found("replay", MEMORY, trace.parent / name)["cycles"] for name in
-              ("trace.txt", "t.gz", "t.npz")}  # fmt: skip
-    assert len(cycles) == 1
-
-
-def test_channel_simulates_one_channel(trace: Path) -> None:
-    one, all_channels = (
-        found("replay", "mlu370-x4", trace, "--channel"),
-        found("replay", "mlu370-x4", trace),
-    )
-    assert one["peak_gbps"] == pytest.approx(12.8)
-    assert one["cycles"] > 10 * all_channels["cycles"]
-
-
-@pytest.mark.parametrize(
-    "assignment",
-    ["timing.RL=40nCK", "controller.page_policy=closed", "controller.write_queue=2",
-     "timing.tRCD=60ns", "address_map=[column:6,bankgroup:2,bank:2,row]"],
-)  # fmt: skip
-def test_set_changes_the_answer(assignment: str, trace: Path) -> None:
-    plain, changed = (
-        found("replay", MEMORY, trace),
-        found("replay", MEMORY, trace, "--set", assignment),
-    )
-    assert plain["cycles"] != changed["cycles"] or plain["commands"] != changed["commands"]
-
-
 LOGGED = [["mlu370-x4"], [MEMORY], ["a100-80gb", "--channel"]]
 
 
@@ -99,18 +65,6 @@ def test_a_log_edited_by_hand_fails_the_audit(trace: Path, tmp_path: Path) -> No
     done = bankwise("audit", MEMORY, tmp_path / "log.csv")
     assert done.returncode == 1
     assert "violations" in done.stdout
-
-
-def test_bandwidth_gives_a_figure_a_pattern() -> None:
-    patterns = ["--pattern", "sequential", "--pattern", "random_64B"]
-    sequential, random = found("memory", MEMORY, *patterns, "--set", "controller.refresh=none")
-    assert set(sequential) >= KEYS and set(random) >= KEYS
-    assert sequential["utilization"] >= 0.99
-    assert (
-        random["bandwidth_gbps"] < sequential["bandwidth_gbps"] <= sequential["bound_gbps"] * 1.0001
-    )
-    table = bankwise("memory", MEMORY, "--pattern", "sequential").stdout
-    assert "sequential" in table and "bound" in table
 
 
 @pytest.fixture
@@ -159,14 +113,6 @@ def test_a_curve_gives_curves_with_their_conditions_and_a_verdict_a_level() -> N
 
 
 @pytest.mark.usefixtures("brief")
-def test_a_curve_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
-    once, again = (found("memory", "curve", MEMORY) for _ in range(2))
-    assert once == again
-    assert {curve["level"] for curve in once["curves"]} == {"channel"}
-    assert once["extent_bytes"] == 16384 and once["threshold"] == 0.7
-
-
-@pytest.mark.usefixtures("brief")
 def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -193,12 +139,6 @@ def test_devices_by_name_adds_remarks_and_simulates_nothing() -> None:
     )
 
 
-def test_check_lists_what_a_description_assumes() -> None:
-    shown = bankwise("check", MEMORY, "--assumed")
-    assert shown.returncode == 0 and "assumed: controller.scheduler = frfcfs" in shown.stdout
-    assert "assumed:" not in bankwise("check", MEMORY).stdout
-
-
 def test_patterns_as_ranges_over_the_plausible_variants() -> None:
     """As described they are what `bandwidth` delivers; what is set is no longer varied."""
     asked = ("memory", "mlu370-x4", "--pattern", "random_16KiB")
@@ -210,19 +150,3 @@ def test_patterns_as_ranges_over_the_plausible_variants() -> None:
     assert ranges["variants"]["queues of 64"]["set"]["controller.read_queue"] == 64
     done = bankwise(*asked, "--plausible", "--set", "memory=lpddr5-6400-x16-8b")
     assert "left out: 8-bank mode, --set memory=lpddr5-6400-x16-8b states it" in done.stdout
-
-
-def test_variants_are_listed_with_what_is_assumed() -> None:
-    assert "  plausible: 8-bank mode: memory = lpddr5-6400-x16-8b  (the standard" in (
-        bankwise("check", "mlu370-x4", "--assumed").stdout
-    )
-
-
-@pytest.mark.usefixtures("brief")
-def test_extents_that_begin_at_multiples_are_simulated() -> None:
-    packed, apart = (
-        found("memory", MEMORY, "--pattern", "sequential", "--extent", "96B", *more)[1]
-        for more in ((), ("--align", "128B"))
-    )
-    assert (packed["pattern"], apart["pattern"]) == ("random_96B", "random_96B_at_128B")
-    assert 0 < apart["bandwidth_gbps"] != packed["bandwidth_gbps"]

@@ -86,19 +86,6 @@ def test_a_card_described_twice_gives_one_answer(tmp_path: Path, like: str) -> N
     assert record(other)["programs"] == said
 
 
-@pytest.mark.parametrize(
-    ("like", "variant", "cost"),
-    [(None, "programmed DMA", 100), ("mlu370-x4", "addresses by threads", 0)],
-)
-def test_what_is_borrowed_has_variants(
-    tmp_path: Path, like: str | None, variant: str, cost: int
-) -> None:
-    given: dict[str, Any] = {**NX, "width": 128, "engines": 8, "flops": {"bf16": "1TFLOPS"}}
-    done = api.new_device("card", **given, like=like, out=tmp_path)
-    assert f"dma.descriptor_cost {100 - cost}ns, as" in done.notes[-1]
-    assert done.device.plausible[variant].set == {"dma.descriptor_cost": f"{cost}ns"}
-
-
 def test_what_has_no_timings_is_given(tmp_path: Path) -> None:
     given: dict[str, Any] = {**NX, "width": 192, "engines": 8, "flops": {"fp16": "121TFLOPS"}}
     new = {"memory": "gddr6x", "rate": "12.5Gb/s", "capacity": "24GiB", "link": "16GB/s"}

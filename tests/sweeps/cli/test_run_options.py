@@ -7,15 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from sweeps.cli import run_command
 from sweeps.plan.narrowed import load_narrowed
-from sweeps.run.preview import preview
 from tests.sweeps.cli.test_command_line import ROOT, bankwise
-from tests.sweeps.made import CONFIG, made, metrics
 
 SMALL = ("--set", "requests=20", "--jobs", "1")
 
@@ -53,13 +49,6 @@ def test_a_shell_completes_commands_and_names(words: str, known: str) -> None:
     assert known in done.stdout.split(), done
 
 
-def test_only_the_named_values_are_laid_out() -> None:
-    sweep = load_narrowed("quickstart", [], ["mlu370-x4", "odma", "paged"])
-    main = [point.overrides for point in sweep.points if not point.control]
-    assert {point["device"] for point in main} == {"mlu370-x4"}
-    assert len(main) == 2 and len(load_narrowed("quickstart", [], []).points) > len(sweep.points)
-
-
 @pytest.mark.parametrize(
     ("only", "cases", "competitors"),
     [
@@ -76,28 +65,3 @@ def test_cases_are_named_as_values_are(
     assert found == cases or len(found) == cases
     assert len(sweep.spec.competitors) == competitors
     assert "oracle" in sweep.spec.variants
-
-
-def test_a_preview_ranks_the_first_replication() -> None:
-    records = [
-        {"point": n, "control": "", "replication": r, "overrides": {"serving.policy": name},
-         "rate_per_s": 1.0, "seed": [1, r], "metrics": metrics(rate * r)}
-        for n, (name, rate) in enumerate({"static": 10.0, "paged": 30.5}.items()) for r in (1, 2)
-    ]  # fmt: skip
-    told = list(preview(records, {**CONFIG, "axes": {"serving.policy": ["static", "paged"]}}))
-    assert told == ["one replication of made: paged 30.5, static 10.0 output tokens/s"]
-
-
-@pytest.mark.parametrize(("asked", "explained"), [("", True), ("1", True), ("0", False)])
-def test_causes_of_the_leading_gap_can_be_left_out(
-    asked: str, explained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = SimpleNamespace(
-        directory=SimpleNamespace(path=made(tmp_path / "run")), records=[{}], failures=[]
-    )
-    began = []
-    monkeypatch.setenv(run_command.EXPLAIN, asked)
-    monkeypatch.setattr("sweeps.run.sweep_run.run_sweep", lambda *_: done)
-    monkeypatch.setattr(run_command, "_explain_leading", lambda *_: began.append(True))
-    run_command._sweep(None, None, False, 1, None)  # type: ignore[arg-type]
-    assert bool(began) == explained

@@ -1,17 +1,14 @@
-"""Is a CSV trace with time, size and op read, and do banks add up?"""
+"""Is a CSV trace with time, size and op read?"""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hwmodel.measure.bank_map import BankMap
 from hwmodel.measure.replay import replay
 from hwmodel.specs.device import load_device
-from tests.sweeps.cli.test_command_line import bankwise
 
 CARD = load_device("strix-halo")
 
@@ -49,18 +46,3 @@ def test_columns_without_time_and_size_are_bursts(tmp_path: Path) -> None:
     plain = "".join(f"R {hex(64 * i)}\n" for i in range(100))
     found = [replay(CARD, written(tmp_path, *each)) for each in (("a.csv", rows), ("b", plain))]
     assert found[0]["cycles"] == found[1]["cycles"] and not found[0]["timed"]
-
-
-def test_activations_and_conflicts_by_bank_add_up_to_the_commands(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    lines = [f"R {hex(int(rng.integers(1 << 26)) // 2048 * 2048)}" for _ in range(3000)]
-    trace = written(tmp_path, "t", "\n".join(lines) + "\n")
-    counted = BankMap(CARD.memory, CARD.channels)
-    found = replay(CARD, trace, log=counted)
-    assert counted.activations.sum() == found["commands"]["ACT2"]
-    assert (counted.conflicts <= counted.activations).all()
-    assert counted.conflicts.sum() == pytest.approx(found["row_conflicts"], rel=0.1)
-    engaged = np.flatnonzero(counted.activations.sum(axis=1))
-    assert engaged.tolist() == [0, 8]  # 2,048 B is half of the cycle of channels
-    told = bankwise("replay", "strix-halo", "t", "--banks", "--json", cwd=tmp_path).stdout
-    assert json.loads(told)["banks"]["activations"] == counted.activations.tolist()
