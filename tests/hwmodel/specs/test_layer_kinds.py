@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from hwmodel.description.description import DescriptionError
@@ -98,43 +96,6 @@ def test_a_window_holds_the_last_tokens(name: str, full: int, windowed: int, win
     for context in (100, 100_000):
         layers = full * context + windowed * min(context, window)
         assert model.kv_held_bytes(context) == layers * model.kv_layer_bytes
-
-
-def test_flops_are_of_the_active_matrices() -> None:
-    mixtral = load_model("mixtral-8x7b-v0.1")
-    attention = 2 * 4096 * 4096 + 2 * 1024 * 4096
-    assert mixtral.layer_flops == 2 * 32 * (attention + 8 * 4096 + 2 * 3 * 4096 * 14336)
-    opt = load_model("opt-6.7b")
-    assert opt.layer_flops == 2 * 32 * (4 * 4096**2 + 2 * 4096 * 16384)
-
-
-def test_absorbed_and_unabsorbed_latent_attention() -> None:
-    # q.k over 512 + 64 numbers and p.v over 512, against 128 + 64 and 128 and K and V made again
-    model = load_model("deepseek-v3")
-    assert model.attending("decode") == (61 * 2 * 128 * (576 + 512), 0)
-    unabsorbed = 61 * 2 * 128 * (192 + 128), 61 * 2 * 128 * (128 + 128) * 512
-    assert model.attending("prefill") == unabsorbed
-    other = load_model("deepseek-v3", ["latent.decode=unabsorbed", "latent.prefill=absorbed"])
-    assert other.attending("decode") == unabsorbed
-    assert other.attending("prefill") == model.attending("decode")
-
-
-def test_first_layers_without_experts_are_smaller() -> None:
-    model = load_model("deepseek-v3")
-    edges = model.layer_weight_edges
-    sizes = {after - before for before, after in pairwise(edges[:4])}
-    assert sizes == {edges[1]} and edges[4] - edges[3] > 10 * edges[1]
-    assert sum(model.kinds.values()) == 61 and sorted(model.kinds.values()) == [3, 58]
-
-
-@pytest.mark.parametrize("name", ["deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "opt-6.7b"])
-def test_cards_share_what_is_by_head_and_by_column(name: str) -> None:
-    whole = load_model(name)
-    part = shard(whole, 4)
-    kept = 1 if whole.latent else 4  # every card has the whole latent
-    assert part.kv_token_bytes * kept == whole.kv_token_bytes
-    assert whole.weight_bytes < 4 * part.weight_bytes < 1.02 * whole.weight_bytes
-    assert part.attention_flops * 4 == whole.attention_flops
 
 
 def test_cards_that_do_not_divide_experts_are_refused() -> None:

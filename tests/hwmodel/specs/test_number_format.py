@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
-from hwmodel.specs.device import load_device
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 
@@ -70,33 +67,6 @@ def test_bits_of_a_matrix(name: str, bits: float) -> None:
     assert number_format(name).matrix_bits(4096, 4096) == bits * 4096**2
 
 
-def test_blocks_of_a_row_are_rounded_up() -> None:
-    # 2752 columns, a quarter of Llama-2-7B's MLP, are 21.5 groups of 128
-    assert number_format("w4a16").matrix_bits(10, 2752) == 10 * (2752 * 4 + 22 * 20)
-    assert number_format("q8_0").matrix_bits(3, 33) == 3 * 2 * 34 * 8
-    assert number_format("fp8_block_128x128").matrix_bits(129, 129) == 129 * 129 * 8 + 4 * 32
-
-
-def test_layers_of_a_mix_differ_as_its_rule_says() -> None:
-    edges = stored(LLAMA_2_7B, "q4_k_m").layer_weight_edges
-    sizes = [after - before for before, after in pairwise(edges)]
-    wide = [layer for layer, size in enumerate(sizes) if size == max(sizes)]
-    assert wide == [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]
-    assert len(set(sizes)) == 2
-    extra = 4096 * 4096 + 4096 * 11008  # V and down at 6.5625 instead of 4.5 bits
-    assert max(sizes) - min(sizes) == extra * (6.5625 - 4.5) / 8
-
-
-@pytest.mark.parametrize("weights", ["q8_0", "w4a16", "q4_k_m", "nvfp4"])
-def test_shards_hold_their_part_of_the_scales(weights: str) -> None:
-    whole = stored(LLAMA_31_8B, weights)
-    part = shard(whole, 2)
-    scale = number_format(weights)
-    norms = (2 * 32 + 1) * 4096 * scale.part("vectors").bits // 8
-    own = 7 * 32 * scale.tensor_bits // 8  # of a whole matrix: on every card
-    assert 2 * (part.weight_bytes - norms - own) == whole.weight_bytes - norms - own
-
-
 @pytest.mark.parametrize(
     ("name", "head", "size"),
     [
@@ -110,22 +80,6 @@ def test_bytes_of_a_heads_kv(name: str, head: int, size: int) -> None:
     assert model.kv_head_bytes == size
     assert model.kv_token_bytes == 2 * 32 * 32 * size
     assert shard(model, 4).kv_token_bytes * 4 == model.kv_token_bytes
-
-
-@pytest.mark.parametrize(
-    ("name", "tflops"),
-    [
-        ("fp8_block_128x128", 312), ("int8_w8a8", 624), ("w4a16", 312), ("q8_0", 624),
-        ("q4_k_m", 624), ("mxfp4", 312), ("nvfp4", 312),
-    ],
-)  # fmt: skip
-def test_the_type_a_format_computes_in(name: str, tflops: float) -> None:
-    accelerator = load_device("a100-80gb").accelerator
-    assert accelerator is not None
-    assert accelerator.compute.peak(name) == tflops * 1e12
-    newer = accelerator.compute.model_copy(update={"fp8": 1e15, "fp4": 2e15})
-    own = {"fp8_block_128x128": 1e15, "nvfp4": 2e15}
-    assert newer.peak(name) == own.get(name, tflops * 1e12)
 
 
 def documented(what: str) -> dict[str, list[str]]:
@@ -152,12 +106,6 @@ def test_the_tables_of_the_documentation_are_the_data() -> None:
 
 def test_formats_have_the_names_of_their_files() -> None:
     assert [number_format(name).name for name in names("formats")] == names("formats")
-
-
-def test_a_format_that_does_not_divide_a_head_is_refused() -> None:
-    why = "kv: q8_0 has blocks of 32 numbers, which do not divide head_dim 80"
-    with pytest.raises(DescriptionError, match=why):
-        load_model("llama-2-7b", ["head_dim=80"]).stored_as(None, "q8_0")
 
 
 def test_a_format_of_ones_own(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model, shard
 from policies.allocators.allocator import Demand, Limits
@@ -45,3 +46,8 @@ def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:
         times = alone.delayed(allocator.mapping.stalls(request, alone.total_s))
         lost[growth] = float((times.total_s - alone.total_s)[0])
     assert lost == {"synchronous": pytest.approx(120 * 40e-6), "background": 0.0}
+
+
+def test_a_frame_that_cannot_be_is_a_mistake() -> None:
+    with pytest.raises(DescriptionError, match="do not fit"):
+        made(frame="64GiB")
