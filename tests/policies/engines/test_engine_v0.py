@@ -23,7 +23,7 @@ from policies.requests.requests import Requests
 from policies.serving.serving import serve
 from policies.transfers.kv_connector import Site
 from policies.transfers.swap_space import SwapSpace
-from tests.policies.small import MODEL, device, requests, run, spec
+from tests.policies.small import MODEL, device, requests, spec
 
 V0 = {"name": "v0", "max_model_len": 1024}
 ALIKE = {"watermark": 0.0, "cached_recompute": False, "free_list": "lifo"}
@@ -71,72 +71,10 @@ def prefilled(step: Step) -> list[tuple[int, int, int]]:
     return [(chunk.request, chunk.start, chunk.tokens) for chunk in step.chunks]
 
 
-def decoded(step: Step) -> list[int]:
-    return [int(request) for request in step.decode]
-
-
 def test_a_prompt_is_never_cut() -> None:
     scene = Scene(8192, [(1000, 2), (1000, 2), (900, 2)], max_num_batched_tokens=2048)
     assert prefilled(scene.step()) == [(0, 0, 1000), (1, 0, 1000)]
     assert prefilled(scene.step()) == [(2, 0, 900)]
-
-
-def test_the_last_is_preempted_and_recomputed_from_the_front_of_the_line() -> None:
-    scene = Scene(64, [(31, 20), (31, 20)])
-    scene.step()
-    # both hold two blocks of 16, each stores its 32nd token, then wants a third block
-    assert decoded(scene.step()) == [0, 1]
-    step = scene.step()
-    assert decoded(step) == [0] and step.preempted == 1 and step.swapped == 0
-    assert list(scene.engine.waiting) == [1]
-    for _ in range(30):
-        if (step := scene.step()).chunks:
-            break
-    # its prompt and the two tokens it had made (the second of them is not stored yet)
-    assert prefilled(step) == [(1, 0, 33)]
-    assert scene.running == [1]
-
-
-def test_swapping_keeps_what_was_computed() -> None:
-    scene = Scene(64, [(31, 20), (31, 20), (8, 2)], preemption="swap")
-    scene.engine.waiting.pop()
-    scene.step(), scene.step()
-    step = scene.step()
-    assert step.preempted == 1 and step.swapped == 32
-    assert list(scene.engine.scheduler.swapped) == [1]
-    scene.engine.waiting.append(2)
-    steps = []
-    while not steps or 1 not in scene.running:
-        steps.append(scene.step())
-    # who is swapped out comes before who waits
-    assert not any(step.chunks for step in steps)
-    assert steps[-1].swapped == 32 and decoded(steps[-1]) == [1]
-    assert prefilled(scene.step()) == [(2, 0, 8)]
-    # nothing of it was computed again
-    assert scene.engine.left[1] == 20 - 3
-
-
-@pytest.mark.parametrize(("hidden", "swaps", "done"), [
-    (40, False, (32, 32)), (31, True, (32, 31)), (31, False, (0, 0)),
-])  # fmt: skip
-def test_what_wastes_least_hides_or_is_weighed(
-    hidden: int, swaps: bool, done: tuple[int, int]
-) -> None:
-    scene = Scene(64, [(31, 20), (31, 20)], preemption="least")
-    asked: list[tuple[int, int, int]] = []
-
-    def weighs(*given: int) -> tuple[int, bool]:
-        asked.append(given)
-        return hidden, swaps
-
-    scene.swaps.swap.weighs = weighs
-    while not (step := scene.step()).preempted:
-        pass
-    behind = 0 if step.swaps is None else step.swaps.hidden
-    assert (step.swapped, behind) == done
-    assert asked[-1] == ((1, 2, 64) if hidden == 40 else (32, 1, 32))
-    while scene.running != [1]:
-        scene.step()
 
 
 def test_least_waste_is_inferceps_sum_of_what_a_copy_and_a_prompt_hold_up() -> None:
@@ -203,21 +141,6 @@ def test_a_preempted_chunk_is_found_again_as_far_as_it_was_computed() -> None:
     # two full blocks; the other three that it held were never filled
     assert prefilled(step) == [(1, 32, 33)] and step.cached == 32
     assert prefilled(scene.step()) == [(1, 65, 25)]
-
-
-def test_paged_is_by_default_what_it_was() -> None:
-    assert spec(engine=V0).policy == PagedOptions(
-        watermark=0.01, free_list="lifo", cached_recompute=False, prefix_caching=False,
-        shared_samples=True,
-    )  # fmt: skip
-    kept = spec(engine=V0, policy={"name": "paged", "watermark": 0.3}).policy
-    assert isinstance(kept, PagedOptions) and kept.watermark == 0.3
-    assert spec(engine={"name": "v1"}).policy == PagedOptions()
-
-
-def test_a_budget_that_is_not_given_grows_with_the_longest_context() -> None:
-    engine = {"name": "v0", "max_num_seqs": 4000}
-    assert run(1024, requests([0.0], 10, 2), engine=engine).metrics["finished"] == 1
 
 
 def test_swapping_needs_a_link_to_the_host() -> None:

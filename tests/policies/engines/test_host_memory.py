@@ -29,16 +29,6 @@ def copy(size: float, rate: float) -> Transfer:
     return Transfer(bytes=round(size), alone_s=size / rate)
 
 
-def test_who_comes_first_has_its_rate_and_others_have_what_is_left() -> None:
-    host = SharedMemory(10.0)
-    assert host.seconds(copy(40.0, 8.0), 0.0, 40.0) == 5.0
-    # 2 B/s until 5 s, then 8 B/s
-    assert host.seconds(copy(40.0, 8.0), 1.0, 40.0) == pytest.approx(4.0 + 32 / 8)
-    # nothing until 5 s, then 2 B/s until 9 s, then all
-    assert host.seconds(copy(12.0, 12.0), 2.0, 12.0) == pytest.approx(7.0 + 4 / 10)
-    assert host.seconds(copy(8.0, 8.0), 100.0, 8.0) == 1.0
-
-
 def test_a_copy_that_is_lost_leaves_what_it_had_to_those_behind_it() -> None:
     host, lost = SharedMemory(10.0), copy(40.0, 8.0)
     assert host.seconds(lost, 0.0, 40.0) == 5.0
@@ -83,28 +73,3 @@ def test_two_cards_that_swap_at_once_wait_for_the_hosts_memory() -> None:
     waits_s = shared["makespan_s"] - fast["makespan_s"]
     assert alone_s < waits_s <= 2 * 2 * size / 12.8e9 + 1e-12
     assert shared["swapped_tokens"] == fast["swapped_tokens"]
-
-
-def test_stages_and_sides_of_pools_share_it_too() -> None:
-    """A replica of two stages copies on two cards; a pool that decodes has one host."""
-    stream = requests([0.0] * 4, 31, 20)
-    card = device(64, "host.bandwidth=100GB/s")
-    for changes in (
-        {"cluster": {"stages": 2}},
-        {"pools": {"prefill": {}, "decode": {}, "link": "mooncake-rdma-400"}},
-    ):
-        found = [
-            serve(
-                card, MODEL, spec(engine={**SWAPS, **dram}, policy=ALIKE, **changes), stream,
-                seed=1,
-            ).metrics
-            for dram in ({}, {"swap_dram": ONE})
-        ]  # fmt: skip
-        fast, shared = found
-        assert fast["swapped_tokens"] == shared["swapped_tokens"] > 0
-        assert fast["makespan_s"] < shared["makespan_s"]
-
-
-def test_what_hides_behind_a_step_waits_only_where_it_outlasts_it() -> None:
-    least = {"preemption": "least", "contention": False}
-    assert ran(1, "100GB/s", **least) == ran(1, "100GB/s", **least, swap_dram=ONE)

@@ -82,21 +82,6 @@ def test_every_step_is_that_of_sglang(case: dict[str, Any]) -> None:
     assert difference(case) == ""
 
 
-@pytest.mark.parametrize("schedule_policy", ["fcfs", "lpm"])
-def test_steps_are_the_same_together_and_one_by_one(schedule_policy: str) -> None:
-    engine = {
-        "name": "sglang", "schedule_policy": schedule_policy, "max_model_len": 1024,
-        "max_num_seqs": 16, "schedule_conservativeness": 0.1, "ends": "length",
-    }  # fmt: skip
-    given: dict[str, Any] = {"policy": {"name": "radix"}, "engine": engine}
-    together, singly = (
-        run(700, mixed(60), **given, advance_together=each).metrics for each in (True, False)
-    )
-    assert together["preemptions"] > 0 and together["finished"] == 60
-    for name in ("steps", "makespan_s", "preemptions"):
-        assert together[name] == singly[name]
-
-
 def test_more_is_kept_free_where_requests_may_ask_for_more() -> None:
     found = [
         run(
@@ -106,24 +91,3 @@ def test_more_is_kept_free_where_requests_may_ask_for_more() -> None:
         for ends in ("length", "stop")
     ]  # fmt: skip
     assert found[0] < found[1]
-
-
-@pytest.mark.parametrize("page", [1, 16])
-def test_without_its_tree_radix_serves_as_paged_does(page: int) -> None:
-    """`--disable-radix-cache`: a pool of pages."""
-    engine = {
-        "name": "sglang",
-        "max_model_len": 1024,
-        "chunked_prefill_size": 128,
-        "ends": "length",
-    }
-    found = [
-        run(1024, mixed(90), engine=engine, policy={**policy, "prefix_caching": False})
-        for policy in (
-            {"name": "radix", "page": page},
-            {"name": "paged", "block": page, "cached_recompute": False},
-        )
-    ]  # fmt: skip
-    tree, paged = (each.metrics for each in found)
-    assert tree["preemptions"] == paged["preemptions"] > 0
-    assert (found[0].finish_s == found[1].finish_s).all()

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
 
 from policies.allocators.paged import PagedOptions
 from policies.engines.engine_v1_options import EngineV1Spec
-from policies.requests.requests import Requests
-from policies.serving.serving_spec import ServingSpec
-from sweeps.plan.defaults import with_defaults
-from tests.policies.small import run, spec
+from tests.policies.small import spec
 
 GIB = 1 << 30
 
@@ -55,47 +49,3 @@ def test_defaults_hang_on_the_device(
     assert given.on_device(gib * GIB, device, 512).max_num_batched_tokens == 1024
     given = EngineV1Spec.model_validate({"like": like, "max_num_batched_tokens": 64})
     assert given.on_device(gib * GIB, device, 4096).max_num_seqs == 64
-
-
-@pytest.mark.parametrize(
-    "engine", [{"name": "v1", "like": "0.11"}, {"name": "v1", "like": "0.33", "max_num_seqs": 9}]
-)
-def test_a_description_with_its_defaults_written_out_is_the_same(engine: dict[str, Any]) -> None:
-    data = {"model": "small", "engine": engine}
-    assert ServingSpec.model_validate(with_defaults(ServingSpec, data)) == (
-        ServingSpec.model_validate(data)
-    )
-
-
-def test_a_request_alone_may_take_what_the_watermark_spares() -> None:
-    stream = Requests(np.zeros(2), np.array([960, 10]), np.array([3, 3]))
-    policy = {"name": "paged", "watermark": 0.2, "idle_watermark": False}
-    result = run(1024, stream, policy=policy)
-    assert result.metrics["finished"] == 2 and result.finish_s[0] < result.first_token_s[1]
-
-
-def test_samples_are_requests_that_find_their_prompt_where_it_is_cached() -> None:
-    stream = Requests(
-        np.array([0.0, 0.1]), np.array([64, 40]), np.array([8, 8]), samples=np.array([3, 1])
-    )
-    plain = {"name": "paged", "prefix_caching": False, "cached_recompute": False}
-    default, apart, found = (
-        run(1024, stream, **changes).metrics
-        for changes in ({}, {"policy": plain}, {"engine": {"like": "0.33", "max_num_seqs": 16}})
-    )
-    assert apart["prefill_tokens"] == 3 * 64 + 40
-    # three of four blocks of the prompt are found: its last token is always computed
-    for figures in (default, found):
-        assert (figures["prefill_tokens"], figures["cached_tokens"]) == (64 + 2 * 16 + 40, 2 * 48)
-    for figures in (default, apart, found):
-        assert (figures["requests"], figures["finished"], figures["dropped"]) == (2, 2, 0)
-        tokens = figures["makespan_output_tokens_per_s"] * figures["makespan_s"]
-        assert tokens == pytest.approx(4 * 8)
-
-
-@pytest.mark.parametrize("like, share", [(None, 0.9), ("0.23", 0.9), ("0.33", 0.92)])
-def test_the_share_of_the_memory_is_the_version_s(like: str | None, share: float) -> None:
-    engine = {"name": "v1"} if like is None else {"name": "v1", "like": like}
-    assert ServingSpec(model="m", engine=engine).gpu_memory_utilization == share  # type: ignore[arg-type]
-    given = ServingSpec(model="m", engine=engine, gpu_memory_utilization=0.5)  # type: ignore[arg-type]
-    assert given.gpu_memory_utilization == 0.5

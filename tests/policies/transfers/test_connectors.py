@@ -4,19 +4,12 @@ request served once, does KV move, and is memory empty in the end?"""
 from __future__ import annotations
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
-from policies.allocators.allocator import Demand
-from policies.engines.connector import Connector, Ending, Match
 from policies.requests.requests import Requests
-from policies.serving import replica_builder
-from policies.serving.building import build_replica
-from policies.serving.replica import Replica
 from tests.policies.serving.test_sessions import talks
-from tests.policies.serving.test_states import served as served_hybrid
 from tests.policies.small import Audited, run
 from tests.rotation import rotated
 
@@ -93,52 +86,3 @@ def test_of_several_samples_the_prompt_is_stored(engine: str, policy: str) -> No
     assert seen.metrics["tiers"]["load"]["bytes"] > 0
     both = Audited(2048, stream, pools=pools(), **options)
     assert both.metrics["pools"]["transfers"]["count"] == stream.samples.sum()
-
-
-def test_states_go_to_a_tier_behind_the_last_whole_block_and_come_back() -> None:
-    stream = Requests(
-        np.zeros(6), np.array([1500, 2200, 2900] * 2), np.full(6, 60),
-        session=np.repeat(np.arange(2), 3), think_s=np.tile([np.nan, 0.5, 0.5], 2),
-    )  # fmt: skip
-    given = {"host": {"link": LINK, "cpu_bytes_to_use": "16GiB"}}
-    found = served_hybrid(stream, tiers=given).metrics
-    # blocks of 528 tokens: two of the first turn's prompt, four of the second's
-    assert found["cached_tokens"] == 2 * (2 + 4) * 528
-    assert found["finished"] == 6
-    apart = served_hybrid(stream, pools=pools()).metrics
-    assert apart["pools"]["transfers"]["count"] == 6
-
-
-class Perfect(Connector):
-    """A store that has every prompt which it has seen, whole, at once: the smallest connector."""
-
-    def __init__(self) -> None:
-        self.seen: set[int] = set()
-
-    def matched(self, request: int, demand: Demand, cached: int, total: int) -> Match | None:
-        end = demand.prompt - 1
-        if demand.prefix_id not in self.seen or end <= cached:
-            return None
-        return Match(cached, end, waits=False)
-
-    def finished(self, request: int, demand: Demand, tokens: int) -> Ending:
-        self.seen.add(demand.prefix_id)
-        return Ending.FREE
-
-
-def test_the_smallest_connector_saves_all_prefills_but_the_first() -> None:
-    many = 5
-    stream = Requests(
-        np.arange(many, dtype=np.float64), np.full(many, 160), np.full(many, 4),
-        np.zeros(many, np.int64), np.full(many, 160), tree=np.array([[-1, 0]]),
-    )  # fmt: skip
-
-    def build(*arguments: Any, **named: Any) -> Replica:
-        replica = build_replica(*arguments, **named)
-        replica.engine.connect(Perfect())
-        return replica
-
-    static: dict[str, Any] = {"engine": ENGINES["v1"], "policy": {"name": "static"}}
-    with mock.patch.object(replica_builder, "build_replica", build):
-        found = run(4096, stream, **static).metrics
-    assert found["prefill_tokens"] == 160 + (many - 1)

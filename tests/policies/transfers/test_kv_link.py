@@ -34,17 +34,6 @@ def arrivals(queue: KvLink, end_s: float = math.inf) -> list[tuple[float, Transf
     return found
 
 
-def test_a_direction_carries_one_transfer_at_a_time_in_order_of_priority() -> None:
-    queue = KvLink()
-    jobs = [job(priority=1), job(priority=1), job(priority=0)]
-    for each in jobs:
-        queue.put(each)
-    found = arrivals(queue)
-    # the first had begun; the third goes before the second
-    assert [jobs.index(each) for _, each in found] == [0, 2, 1]
-    assert [at for at, _ in found] == pytest.approx([1e-3, 2e-3, 3e-3])
-
-
 def test_both_directions_at_once_go_at_the_rate_of_both() -> None:
     queue = KvLink()
     jobs = job(IN, 1.0, slower=2.0), job(OUT, 3.0, slower=2.0)
@@ -95,19 +84,3 @@ def test_whatever_is_put_arrives_once_or_is_dropped(
     assert times == sorted(times)
     assert moved_bytes(put) == pytest.approx(1000 * len(arrived) + moved)
     assert queue.due_s == math.inf
-
-
-def test_transfers_between_replicas_have_links_of_their_own_and_overtake() -> None:
-    fabric = KvLink(apart=True)
-
-    def sent(source: str, target: str) -> Transfer:
-        return Transfer(ends=(source, target), bytes=1000, descriptors=1, alone_s=1e-3)
-
-    jobs = [sent("a", "x"), sent("a", "y"), sent("b", "x"), sent("b", "y"), sent("c", "z")]
-    for each in jobs:
-        fabric.put(each, 0.0)
-    found = [(at, jobs.index(each)) for at, each in arrivals(fabric)]
-    # the fourth overtakes the second and the third, which wait for one end each
-    assert found == [(1e-3, 0), (1e-3, 3), (1e-3, 4), (2e-3, 1), (2e-3, 2)]
-    assert fabric.busy_s == pytest.approx({"a": 2e-3, "b": 2e-3, "c": 1e-3, "x": 2e-3,
-                                           "y": 2e-3, "z": 1e-3})  # fmt: skip

@@ -52,14 +52,6 @@ def test_a_reservation_is_one_block() -> None:
     assert found["nixl-cuda-ipc"]["bytes"] == 100 * MODEL.kv_token_bytes
 
 
-def test_moves_change_nothing_else() -> None:
-    plain, priced = served(), served(moves={"links": LINKS})
-    del priced["moves"]
-    for each in (plain, priced):
-        each.get("memory", {}).pop("wall_s", None)
-    assert plain == priced
-
-
 @pytest.mark.parametrize(
     ("start", "size", "table"),
     [

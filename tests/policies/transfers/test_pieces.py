@@ -87,30 +87,6 @@ def test_pieces_cover_every_byte_once_and_are_contiguous_at_both_ends(
     assert found.descriptors == expected
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    layout=st.sampled_from(sorted(LAYOUTS)), seed=st.integers(0, 99),
-    block=st.sampled_from([4, 16]),
-    kinds=st.tuples(*2 * [st.sampled_from(["fresh", "aged", "descending", "3"])]),
-)  # fmt: skip
-def test_runs_break_where_either_table_breaks(
-    layout: str, seed: int, block: int, kinds: tuple[str, str]
-) -> None:
-    tables = [pages(kind, 12, seed + i) for i, kind in enumerate(kinds)]
-    breaks = sum(
-        1 for i in range(11) if tables[0][i + 1] - tables[0][i] != 1
-        or tables[1][i + 1] - tables[1][i] != 1
-    )  # fmt: skip
-    found = pieces(
-        *(End(LAYOUTS[layout], block, table, 2) for table in tables), tokens=12 * block, heads=2,
-        layers=LAYERS, halves=HALVES, head_bytes=HEAD_BYTES, merges="in_order",
-    )  # fmt: skip
-    outside = LAYOUTS[layout][: LAYOUTS[layout].index("unit")]
-    regions = math.prod({"layer": LAYERS, "kv": HALVES, "head": 2}[dim] for dim in outside)
-    assert (found.regions, found.runs) == (regions, breaks + 1)
-    assert found.descriptors == regions * (breaks + 1)
-
-
 def both(kind: str, merges: str, dims: Dims = LAYOUTS["layer_kv_token"], **more: int) -> int:
     end = End(dims, 16, pages(kind, 64), 1)
     shape = {"layers": 1, "halves": 1, "head_bytes": 64, "heads": 1}

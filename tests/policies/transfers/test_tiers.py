@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
-from policies.transfers.transfer import TransferEnd, transfer
 from tests.policies.serving.test_sessions import talks
-from tests.policies.small import MODEL, Audited, run
+from tests.policies.small import Audited, run
 from tests.rotation import LONG
 
 LINK = "pcie5-h100-batched"
@@ -43,30 +41,6 @@ def slow(folder: Path) -> dict[str, Any]:
     link = folder / "slow.yaml"
     link.write_text("kind: link\nname: slow\nbased_on: nvme-pcie4\nlatency: 100ms\n")
     return {"link": str(link)}
-
-
-def test_what_the_device_lost_is_loaded_over_the_link_from_real_blocks() -> None:
-    metrics = served(AGAIN, tiers=tiers()).metrics
-    found = metrics["tiers"]
-    assert metrics["prefill_tokens"] == 160 + 496 + 40
-    assert metrics["cached_tokens"] == 160
-    assert found["host_share"] * found["looked_up_tokens"] == pytest.approx(160)
-    ids = np.arange(10)
-    dims = ("layer", "kv", "unit", "token", "head")
-    end = TransferEnd(dims, 16, ids)
-    moved = transfer(load_link(LINK), MODEL, 160, end, end)
-    assert found["load"]["bytes"] == 160 * MODEL.kv_token_bytes == moved.pieces.bytes
-    assert found["load"]["descriptors"] == moved.pieces.descriptors
-    assert found["load"]["ms"]["mean"] == pytest.approx(moved.cost.total_ns / 1e6)
-
-
-def test_the_first_token_waits_for_the_load_and_no_more() -> None:
-    """A prefill of 40 tokens behind 160, with the load before it."""
-    result = served(AGAIN, tiers=tiers())
-    load_s = result.metrics["tiers"]["load"]["ms"]["mean"] / 1e3
-    there = served(AGAIN, slots=1 << 14)  # nothing is lost
-    first = [each.first_token_s[2] - each.arrival_s[2] for each in (result, there)]
-    assert first[0] - first[1] == pytest.approx(load_s, rel=1e-6)
 
 
 def test_layer_by_layer_only_the_first_layer_s_load_shows() -> None:
@@ -134,23 +108,3 @@ def test_what_does_not_come_is_computed(tmp_path: Path) -> None:
     lone = served(AGAIN)
     spent = found.finish_s[2] - lone.finish_s[2]
     assert spent == pytest.approx(0.05, rel=0.05)
-
-
-@pytest.mark.parametrize("late", [{}, {"async_scheduling": True}])
-def test_a_request_whose_card_fails_finds_its_prompt_at_the_host_and_goes_on(
-    late: dict[str, Any],
-) -> None:
-    alone = Requests(np.zeros(1), np.array([160]), np.array([200]))
-    whole = served(alone, tiers=tiers(), engine=ENGINE | late)
-    fails = [float(whole.finish_s[0]) / 2]
-    faults = [{"at_s": fails[0], "down_s": 0.0}]
-    found = served(alone, tiers=tiers(), faults=faults, engine=ENGINE | late)
-    again = found.metrics["prefill_tokens"] - 160
-    assert 90 < again < 110  # the tokens made so far, and none of the prompt
-    assert found.metrics["tiers"]["load"]["bytes"] == 160 * MODEL.kv_token_bytes
-    assert (found.metrics["preemptions"], found.metrics["finished"]) == (0, 1)
-    # a step more, of a scheduler that works ahead, is one of the run's
-    assert found.first_token_s[0] == pytest.approx(whole.first_token_s[0], rel=0.01 if late else 0)
-    assert whole.first_token_s[0] < fails[0] < found.finish_s[0]
-    lone = served(alone, tiers=tiers(load="never"), faults=faults, engine=ENGINE | late)
-    assert lone.metrics["prefill_tokens"] == 160 + 160 + again

@@ -87,36 +87,6 @@ def test_ranks_move_the_heads_that_they_share() -> None:
         assert moved.pieces.bytes == whole.pieces.bytes // cards[0]
 
 
-def test_fewer_heads_make_smaller_pieces() -> None:
-    """A target with other cards has another distance from token to token: a piece is a token."""
-    alike = transfer(link(), MODEL, 1024, server(2), server(2))
-    apart = transfer(link(), MODEL, 1024, server(2), server(4))
-    assert set(alike.pieces.sizes) == {16 * 4 * 256}
-    assert set(apart.pieces.sizes) == {2 * 256}
-
-
-def test_a_latent_is_whole_on_every_card_and_cards_take_turns_as_sources() -> None:
-    model = load_model("deepseek-v2-lite")
-    moved = transfer(link(), model, 1024, server(4), server(8))
-    assert moved.ranks == 4  # each for two of eight
-    assert moved.pieces.bytes == 2 * 1024 * model.kv_token_bytes
-    assert moved.pieces.regions == 2 * model.layers
-
-
-@pytest.mark.parametrize(
-    ("merges", "count"), [("none", 117 * 256), ("in_order", 117 * 256), ("any_order", 117)]
-)
-def test_descending_runs_merge_where_the_sender_sorts(merges: str, count: int) -> None:
-    """As eviction leaves them (vLLM PR 56110): MiniMax-M3 on four cards, 256 blocks of 128."""
-    ends = [
-        TransferEnd(LAYOUTS["layer_block_kv_token"], 128, pages("descending", 256, seed), 4)
-        for seed in (0, 1)
-    ]
-    model = load_model("minimax-m3")
-    moved = transfer(link(merges=merges), model, 256 * 128, ends[0], ends[1], Index(57, 256))
-    assert moved.pieces.descriptors == count
-
-
 def test_indexers_are_regions_beside() -> None:
     """As vLLM issue 55434 counts them: 78 layers of latents and 23 of indexers are 101 regions."""
     model = load_model("deepseek-v3").model_copy(update={"layers": 78})
@@ -132,12 +102,6 @@ def test_indexers_are_regions_beside() -> None:
 def test_what_cannot_be_counted_is_refused(model: str, cards: int, said: str) -> None:
     with pytest.raises(DescriptionError, match=said):
         transfer(link(), load_model(model), 64, server(cards), server())
-
-
-def test_a_link_may_be_based_on_another() -> None:
-    merged, plain = load_link("pcie5-h100-merged"), load_link("pcie5-h100-batched")
-    assert (merged.merges, plain.merges) == ("any_order", "none")
-    assert merged.paths == plain.paths
 
 
 @pytest.mark.parametrize("name", names("links"))
