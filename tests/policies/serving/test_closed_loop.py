@@ -51,14 +51,6 @@ def test_a_scene_by_hand() -> None:
     assert np.argsort(found.arrival_s, kind="stable").tolist() == [0, 1, 3, 4, 5, 2]
 
 
-def test_does_a_client_whose_first_request_is_dropped_send_the_next_one() -> None:
-    prompts = np.array([5000, 16, 16])
-    stream = Requests(np.zeros(3), prompts, np.full(3, 8), think_s=np.array([np.nan, 0.5, 0.5]))
-    found = run(4096, stream, engine={"max_model_len": 1024, "too_long": "drop"})
-    assert np.isfinite(found.finish_s).tolist() == [False, True, True]
-    assert found.arrival_s[2] == found.finish_s[1] + 0.5
-
-
 @pytest.mark.parametrize(("policy", "engine"), rotated(list(POLICIES), ["v0", "v1"]))
 def test_every_policy_serves_all_and_steps_together_are_single_steps(
     policy: str, engine: str

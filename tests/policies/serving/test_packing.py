@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.policies.small import mixed, requests, run
-from tests.rotation import rotated
 
 PACKED = {"packing": "decreasing_first_fit"}
 
@@ -35,21 +33,6 @@ def test_the_head_of_the_line_is_overtaken_so_often_and_no_more() -> None:
         engine={**PACKED, "max_num_seqs": 8},
     )  # fmt: skip
     assert int((result.first_token_s < result.first_token_s[0]).sum()) <= 8
-
-
-@pytest.mark.parametrize(
-    ("more", "policy"),
-    rotated([{}, {"admit_on": "chunk"}, {"name": "v0"}], ["paged", "odma", "s3", "oracle"]),
-)
-def test_who_arrives_may_be_packed_at_once(policy: str, more: dict[str, Any]) -> None:
-    changes = {
-        "policy": {"name": policy}, "predictor": {"kind": "lognormal", "sigma": 0.6},
-        "engine": {"max_model_len": 1024, "max_num_seqs": 24, **PACKED, **more},
-    }  # fmt: skip
-    stream = mixed(120, rate=300.0)
-    together = run(3072, stream, **changes)
-    singly = run(3072, stream, advance_together=False, **changes)
-    assert (together.finish_s == singly.finish_s).all()
 
 
 @pytest.mark.parametrize("name", ["v0", "v1"])

@@ -1,5 +1,5 @@
-"""Does one file bring an allocator, scheduler, predictor, router, connector or controller of one's
-own, and is a mistake in it answered with its line?"""
+"""Does one file bring an allocator, scheduler, predictor, router or controller of one's own, and is
+a mistake in it answered with its line?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -15,7 +14,6 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.engines.scheduled_step import Step
 from policies.memory.step_times import StepTimes
-from policies.requests.requests import Requests
 from policies.serving import plugins
 from policies.serving.plugins import KINDS, LOADED, load_plugin, register, require
 from policies.serving.recorder import Recorder
@@ -73,32 +71,6 @@ def test_a_scheduler_of_ones_own_caps_the_prefills_of_a_step(options: dict[str, 
         assert result.metrics["finished"] == 60
     assert max(seen["v1"].tokens) > 200
     assert max(seen["capped"].tokens) == 64 and seen["capped"].beside > 10
-
-
-def documents(count: int) -> Requests:
-    """Questions on one of six texts of 200 tokens, in turn, which do not fit a card together."""
-    rng = np.random.default_rng(2)
-    return Requests(
-        np.cumsum(rng.exponential(0.01, count)), np.full(count, 240), np.full(count, 12),
-        np.arange(count) % 6, np.full(count, 200),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("engine", ["v0", "v1", "sglang"])
-@pytest.mark.parametrize("capacity", ["1MB", "40KB"])
-def test_a_connector_of_ones_own_brings_back_what_the_card_has_lost(
-    engine: str, capacity: str
-) -> None:
-    assert load_plugin(EXAMPLES / "own_connector.py").defined == (("connector", "second_pool"),)
-    policy = {"name": "radix"} if engine == "sglang" else {"name": "paged", "prefix_caching": True}
-    given = {"policy": policy, "engine": {"name": engine, "max_model_len": 1024}}
-    alone = small.run(512, documents(60), **given).metrics
-    own = {"second_pool": {"link": "pcie5-h100-batched", "capacity": capacity}}
-    with_it = small.run(512, documents(60), **given, connectors=own).metrics
-    came = with_it["second_pool"]["tokens"]
-    assert came % 8 == 0 and (came > 4000 if capacity == "1MB" else came == 0)
-    more = with_it["cached_tokens"] - alone["cached_tokens"]
-    assert with_it["finished"] == 60 and 0.95 * came <= more <= came
 
 
 @pytest.mark.parametrize("engine", ["v0", "v1"])

@@ -144,20 +144,6 @@ def slices_open_and_close(trace: list[dict[str, Any]]) -> None:
     assert all(names[:2] == ["waiting", "prefill"] for names in doing.values())
 
 
-def test_a_run_that_fails_leaves_whole_files(tmp_path: Path) -> None:
-    class Broken(RequestLog):
-        def first_token(self, now_s: float, request: int, replica: int) -> None:
-            raise OSError("disk full")
-
-    broken = Recorders(
-        [PerfettoTrace(tmp_path / "t.gz", STREAM), Broken(tmp_path / "r.csv", STREAM)]
-    )
-    with pytest.raises(OSError, match="disk full"):
-        serve(device(1024), MODEL, spec(), STREAM, seed=1, recorder=broken)
-    assert events(tmp_path / "t.gz")
-    assert rows(tmp_path / "r.csv") == []
-
-
 def test_nothing_is_kept_of_who_has_ended(tmp_path: Path) -> None:
     requests = RequestLog(tmp_path / "r.csv", STREAM)
     trace = PerfettoTrace(tmp_path / "t.gz", STREAM)

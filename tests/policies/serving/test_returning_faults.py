@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.memory.routing import Routing
-from policies.serving import replica_builder
 from tests.policies.serving.features import LINK, Audit
 from tests.policies.serving.generated import once, serving
-from tests.policies.small import EXPERTS, Audited, mixed, requests, run
+from tests.policies.small import Audited, mixed, requests, run
 from tests.rotation import shared
 
 LAW = {"mean_up_s": 0.06, "down_s": 0.03}
@@ -50,14 +48,6 @@ def test_what_is_sent_on_by_a_second_group_comes_again_once(number: int) -> None
     assert isinstance(found, Audit) and found.breaches == []
 
 
-def test_a_move_in_a_step_that_is_lost_leaves_no_place_behind() -> None:
-    """odma-best: a card fails while a request is copied to a larger bucket."""
-    drawn = serving(72, 268, faults=True)
-    assert "odma-best" in drawn.names  # else look for another
-    found = once(drawn)
-    assert isinstance(found, Audit) and found.breaches == []
-
-
 @pytest.mark.parametrize("number", shared(range(300), every=75))
 def test_a_drawn_serving_with_returning_faults_loses_nothing(number: int) -> None:
     found = once(serving(2, number, faults=True))
@@ -74,18 +64,3 @@ def test_idle_cards_may_fail_as_often_as_they_like() -> None:
     """One request comes in the first moment, and one after thousands of failures."""
     found = run(1024, requests([0.0, 15.0], 100, 20), faults=[{"mean_up_s": 0.01, "down_s": 0.001}])
     assert found.metrics["finished"] == 2 and found.metrics["node"]["failures"] > 1000
-
-
-def test_cards_that_come_again_choose_experts_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How a run routes is drawn once: it is most of the time of a run whose cards fail again and
-    again."""
-    made: list[Routing] = []
-
-    def noted(*given: Any) -> Routing:
-        made.append(Routing(*given))
-        return made[-1]
-
-    monkeypatch.setattr(replica_builder, "Routing", noted)
-    cluster = {"cards": 2}
-    found = run(2048, mixed(20), faults=[LAW], cluster=cluster, shape=EXPERTS)
-    assert found.metrics["node"]["failures"] > 1 and len(made) == 1

@@ -9,8 +9,6 @@ import numpy as np
 from policies.requests.requests import Requests
 from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
-from policies.serving.serving_spec import ServingSpec
-from tests.policies.small import spec
 
 
 def stream(
@@ -32,16 +30,6 @@ def placed(requests: Requests, placement: str, cards: int = 4, **options: Any) -
     chosen = ClusterSpec.model_validate({"cards": cards, "placement": placement, **options})
     manager = Manager(chosen, requests, np.full(len(requests), 10.0))
     return [manager.place(request, 0.0) for request in range(len(requests))]
-
-
-def test_sessions_with_one_system_prompt_use_all_cards_and_stay_there() -> None:
-    requests = stream([0] * 8, [0, 1, 2, 3, 3, 1, 0, 2])
-    assert placed(requests, "session") == [0, 1, 2, 3, 3, 1, 0, 2]
-
-
-def test_a_session_stays_however_full_its_card_is() -> None:
-    requests = stream([-1] * 200, [0] + [-1] * 98 + [0] * 101)
-    assert placed(requests, "session", 2)[99:] == [0] * 101
 
 
 def test_a_session_that_lost_its_card_begins_on_the_emptiest_and_stays_there() -> None:
@@ -71,13 +59,6 @@ def test_uneven_loads_go_before_what_was_given() -> None:
     assert placed(requests, "prefix", 2, **few) == [0, 0, 0, 1, 1, 1, 1, 1]
 
 
-def test_trees_have_prompts_and_no_answers() -> None:
-    """The second turn of a session has 1,000 of 2,200 tokens that were given before."""
-    requests = stream([-1, -1, -1], [0, -1, 0])
-    assert placed(requests, "prefix", cache_threshold=0.4) == [0, 1, 0]
-    assert placed(requests, "prefix", cache_threshold=0.5) == [0, 1, 2]
-
-
 def test_a_card_that_failed_is_known_to_be_empty() -> None:
     requests = stream([0] * 4, [-1] * 4)
     chosen = ClusterSpec.model_validate({"cards": 2, "placement": "prefix"})
@@ -87,11 +68,3 @@ def test_a_card_that_failed_is_known_to_be_empty() -> None:
     assert manager.place(1, 0.0) == 1
     manager.serves(0, True)
     assert [manager.place(2, 0.0), manager.place(3, 0.0)] == [1, 1]
-
-
-def test_the_router_of_a_pool_has_the_options_of_the_cluster() -> None:
-    pools = {"prefill": {"replicas": 3, "placement": "pressure"}, "decode": {}, "link": "rdma-200"}
-    given: ServingSpec = spec(pools=pools, cluster={"compute_weight": 0.25})
-    assert given.pools is not None
-    behind = given.cluster.behind(3, given.router_of(given.pools.prefill))
-    assert (behind.cards, behind.placement, behind.compute_weight) == (3, "pressure", 0.25)

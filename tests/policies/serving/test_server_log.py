@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -74,20 +73,6 @@ def test_missing_and_empty_files_and_torn_archives_are_refused(tmp_path: Path) -
     (tmp_path / "torn.gz").write_bytes(gzip.compress(EXAMPLE.read_bytes())[:-900])
     with pytest.raises(DescriptionError, match=r"torn\.gz:"):
         list(BlockLog(tmp_path / "torn.gz"))
-
-
-def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
-    def peak(steps: int) -> int:
-        lines = (line(time_s=i / 10, blocks=list(range(90))) for i in range(steps))
-        log = BlockLog(write(tmp_path, HEADER, *lines))
-        tracemalloc.start()
-        assert sum(len(step.requests) for step in log) == steps
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return found
-
-    peak(10)
-    assert peak(3000) < 2 * peak(100)
 
 
 def test_the_example_is_what_the_paged_allocator_holds(capsys: pytest.CaptureFixture[str]) -> None:

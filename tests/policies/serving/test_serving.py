@@ -42,16 +42,6 @@ class TestEveryPolicy:
         assert flat(fast.metrics) == pytest.approx(flat(slow.metrics), rel=1e-12)
 
 
-def test_the_seed_decides_and_nothing_else() -> None:
-    changes = {
-        "policy": {"name": "odma"}, "predictor": {"kind": "lognormal", "sigma": 0.5},
-        "engine": {"max_model_len": 1024},
-    }  # fmt: skip
-    first, again, other = (run(4096, STREAM, seed=s, **changes).metrics for s in (1, 1, 2))
-    assert first == again
-    assert first["policy"] != other["policy"]
-
-
 def test_one_request_by_hand() -> None:
     # prompt 10, output 3: a prefill step makes the first token, two decode steps the others
     result = run(1024, requests([0.5], 10, 3))
@@ -114,24 +104,6 @@ def test_preemption_by_hand(cached: bool, found: int) -> None:
     assert metrics["prefill_tokens"] == 24 + 24 + 33 - found
     assert metrics["finished"] == 2
     assert metrics["limit_share"]["kv_memory"] > 0
-
-
-def test_migration_copies_what_is_stored_and_takes_time() -> None:
-    changes = {
-        "policy": {"name": "odma", "align": 1, "gamma": 0.0},
-        "predictor": {"kind": "lognormal", "bias": -1.5},
-        "engine": {"max_model_len": 256, "max_tokens": 100},
-    }
-    metrics = run(1024, requests([0.0], 10, 90), **changes).metrics
-    # 90 exp(-1.5) = 20.1 -> bound 25: 35 slots; the 36th token moves 35 stored ones to 110 slots
-    assert metrics["migrations"] == 1
-    assert metrics["migrated_tokens"] == 35
-    assert metrics["utilization"] == pytest.approx(100 / (35 + 110))
-    assert metrics["policy"]["coverage_final"] == 0
-    assert metrics["policy"]["migration_rate"] == 1
-    moved_s = metrics["phase_share"]["migration"] * metrics["steps"] * metrics["step_s"]
-    assert moved_s == pytest.approx(2 * 35 * MODEL.kv_token_bytes / 307.2e9)
-    assert metrics["phase_gbps"]["migration"] == pytest.approx(307.2)
 
 
 class TestErrors:
