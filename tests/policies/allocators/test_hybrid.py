@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.allocators.hybrid import Unified
+from policies.allocators.hybrid import TwoPools, Unified
 
 
 def model(name: str, cards: int = 1, kv: str | None = None, **state: Any) -> TransformerSpec:
@@ -64,3 +64,19 @@ def test_two_cards_split_states_and_mamba_groups_are_copied() -> None:
     assert half.state is not None and (half.state.heads, half.state.groups) == (64, 1)
     inner, size = 128 * 64, 128
     assert half.state_bytes() == 36 * (inner // 2 * size * 2 + (inner // 2 + 2 * size) * 3 * 2)
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("none", 3), ("align", 4), ("all", 6)])
+def test_modes_keep_states_as_vllm_does(mode: Any, kept: int) -> None:
+    pages = Unified(load_model("qwen3.5-9b"), mode, drafts=2)
+    assert pages.pages(6 * pages.block - 1) == (6, kept, 6)
+    assert mode != "all" or pages.block % 256 == 0
+
+
+def test_the_slots_of_two_pools_are_those_of_sglang() -> None:
+    qwen = load_model("qwen3.5-9b")
+    memory, states = 40 << 30, qwen.state_bytes()
+    budget = memory * 0.9 / 1.9
+    assert TwoPools(qwen).running(memory) == int((budget - states) / states)
+    five = TwoPools(qwen, slots=5, drafts=2).running(memory)  # three rows of a step
+    assert five == int((budget - 4 * states) / (states * 1.6)) // 5

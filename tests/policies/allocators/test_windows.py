@@ -6,11 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hwmodel.specs.attention import AttentionWindow
 from hwmodel.specs.transformer import load_model
+from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_groups import KvGroups, kv_groups
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.registry import POLICIES, build
+from policies.predictors.prediction import Prediction
 from tests.policies.small import WINDOWS
 
 
@@ -66,3 +71,32 @@ def test_layers_are_grouped_as_vllm_groups_them() -> None:
             if ours != facts["groups"]:
                 apart.add((version, name))
     assert apart == {("0.11.2", "5 and 4"), ("0.11.2", "7 and 6")}
+
+
+@pytest.mark.parametrize("name", ["gemma-3-12b", "gpt-oss-20b", "mistral-7b-v0.1"])
+def test_blocks_in_use_are_the_closed_form_at_every_length(name: str) -> None:
+    model = load_model(name)
+    groups = groups_of(model, "blocks")
+    layout = KvLayout(0, 1 << 20, groups.size, 1, 16, groups=groups)
+    # the chunk is such that a token less than the window would be a block less
+    chunk = 514
+    ((window, near),) = groups.near.items()
+    limits = Limits(10_000, 20_000, step=chunk)
+    allocator: Any = build(layout, 1, limits, POLICIES["paged"].Options(name="paged"))
+    demand = Demand(2048, 0, Prediction(1.0), output=4000)
+    assert allocator.reserve(0, demand, chunk)
+    cap = -(-(window - 1 + chunk) // 16) + 1
+    stored = chunk
+    while stored < 2048 + 4000:
+        more = chunk if stored < 2048 else 1
+        assert allocator.grow(0, more)
+        gone = max(stored - window + 1, 0) // 16  # at the last growth
+        stored += more
+        blocks = -(-stored // 16)
+        held = len(groups.kept) * blocks - near * gone
+        assert allocator.reserved[0] == held * 16
+        assert allocator.slots - allocator.free_slots == held * 16 == allocator.reserved_total
+        assert held <= (len(groups.kept) - near) * blocks + near * min(blocks, cap)
+    blocks = -(-(2048 + 4000) // 16)
+    most = (len(groups.kept) - near) * blocks + near * min(blocks, cap)
+    assert allocator.needs(np.array([2048]), np.array([4001])).tolist() == [most * 16]
