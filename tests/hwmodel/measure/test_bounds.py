@@ -127,19 +127,6 @@ def test_no_run_of_a_generated_memory_beats_its_own_bound(case: Case) -> None:
     assert run.end_tick / case.memory.clock.ticks_per_ck >= bound(run)
 
 
-def test_the_busiest_bank_binds_where_others_rest() -> None:
-    memory = load_device("lpddr5-6400-x16").memory
-    counts = np.zeros((memory.organisation.banks, 4), np.int64)
-    counts[3] = 101, 101, 0, 0
-    cycles, what = least_cycles(memory, {"ACT1": 101, "ACT2": 101, "RD": 101}, counts)
-    assert what == "banks" and cycles == 100 * 49
-
-
-def test_halves_of_a_long_burst_fill_the_data_bus_by_their_sum() -> None:
-    memory = load_device("lpddr5-6400-x16-bl32").memory
-    assert least_cycles(memory, {"RD": 1000}) == (4000, "data bus")
-
-
 MODES = {
     "no refresh": ["controller.refresh=none"],
     "per bank": ["controller.refresh=per_bank"],

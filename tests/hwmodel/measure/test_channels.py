@@ -127,18 +127,6 @@ def test_any_split_gives_the_completions_of_one_batch_and_the_figures_of_replay(
     assert driven(Channels(device), accesses, [last], first=True) == whole
 
 
-def test_a_busy_channel_holds_no_other_back() -> None:
-    """4,000 accesses of which seven in eight lie in one channel, long before they can be served."""
-    device = load_device("mlu370-x4")
-    block, count = device.accelerator.interleave, device.channels  # type: ignore[union-attr]
-    number = np.arange(4_000)
-    address = np.where(number % 8 == 0, number * block, number * count * block)
-    accesses = number // 100, address, np.full(4_000, 64), np.zeros(4_000, bool)
-    whole = driven(Channels(device), accesses, [])
-    assert driven(Channels(device), accesses, [20, 39]) == whole
-    assert whole[1] == replayed(device, accesses)
-
-
 def test_an_access_completes_at_the_end_of_its_last_data() -> None:
     device = load_device(LPDDR5)
     channels = Channels(device, keep_commands=True)
@@ -187,31 +175,6 @@ def test_a_closed_loop_is_that_of_a_host_that_waits_for_each_completion(
         begun = end
     assert cut == joined(found)
     assert shown(closed.statistics()) == shown(host.statistics())
-
-
-def test_accesses_arrive_by_tick_whatever_the_order_of_submission() -> None:
-    device = load_device(LPDDR5)
-    accesses = stream(device, 500, 9)
-    tag, order = np.arange(500), np.random.default_rng(2).permutation(500)
-    _, first = np.unique(accesses[0], return_index=True)  # equal ticks keep their order
-    order = order[np.isin(order, first)]
-    channels = Channels(device)
-    for part in np.array_split(order, 5):
-        channels.submit(*(column[part] for column in accesses), tag=tag[part])
-        channels.advance(0)
-    mixed = joined([channels.drain()])
-    channels = Channels(device)
-    order.sort()
-    channels.submit(*(column[order] for column in accesses), tag=tag[order])
-    assert mixed == joined([channels.drain()])
-
-
-def test_an_access_submitted_late_is_not_held_back_by_a_later_one() -> None:
-    channels = Channels(load_device(LPDDR5))
-    for tick in (5_000, 10, 2_000):
-        channels.submit(tick, 64 * tick)
-        channels.advance(0)
-    assert channels.drain().tag.tolist() == [1, 2, 0]
 
 
 def test_refreshes_of_idle_time_are_issued_when_an_access_arrives() -> None:

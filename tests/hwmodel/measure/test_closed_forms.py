@@ -10,7 +10,7 @@ import pytest
 
 from hwmodel.description.library import names
 from hwmodel.measure.bandwidth import PATTERNS, measure
-from hwmodel.measure.bounds import bounds, least_cycles, read_bound
+from hwmodel.measure.bounds import read_bound
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import figures
 from hwmodel.specs.device import load_device
@@ -162,14 +162,3 @@ def test_a_device_reads_faster_in_order_than_at_random_and_never_above_peak(name
         p: measure(device, p)["utilization"] for p in ("sequential", "random_4KiB", "random_64B")
     }
     assert 1 > found["sequential"] > found["random_4KiB"] > found["random_64B"] > 0
-
-
-def test_every_shipped_memory_has_bounds_that_name_what_binds() -> None:
-    for name in CHANNELS:
-        for bound in bounds(load_device(name).memory).values():
-            assert 0 < bound.fraction <= 1 and bound.binding
-
-
-def test_least_cycles_counts_the_data_bus_by_hand() -> None:
-    memory = load_device("lpddr5-6400-x16").memory
-    assert least_cycles(memory, {"RD": 1000}) == (2000, "data bus")

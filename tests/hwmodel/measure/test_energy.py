@@ -12,7 +12,6 @@ from hwmodel.kernel.power import ASLEEP
 from hwmodel.measure.bandwidth import measure
 from hwmodel.measure.energy import (
     INPUTS,
-    UNSTATED,
     confidence,
     energy_figures,
     energy_parts,
@@ -113,20 +112,6 @@ def test_a_refresh_costs_every_bank_that_it_reaches() -> None:
         assert whole == pytest.approx(o.banks // (o.pseudochannels * o.ranks) * one)
 
 
-def test_standby_is_paid_by_every_rank_and_channel_and_shared_by_pseudochannels() -> None:
-    for name, channels, ranks in ((LPDDR5, 1, 1), (LPDDR5, 3, 2), ("hbm2e-3.2", 2, 1)):
-        memory = load_device(name, TWO_RANKS if ranks == 2 else []).memory
-        parts = energy_parts(memory, {}, 1000.0, 0.0, channels)
-        assert sum(parts.values()) == pytest.approx(
-            memory.energy.background.precharged * channels * ranks
-        )
-
-
-def test_one_power_stands_for_both_states() -> None:
-    background = load_device(LPDDR5, ["energy.background=70mW"]).memory.energy.background
-    assert (background.precharged, background.active) == (70, 70)
-
-
 def test_each_state_of_less_power_has_its_constant() -> None:
     states = {each if each.startswith("power_down") else each.rsplit("_", 1)[0] for each in ASLEEP}
     assert states < INPUTS.keys()
@@ -142,13 +127,6 @@ def test_energy_is_as_sure_as_the_least_sure_constant_in_it() -> None:
     found = inputs(device, parts)
     assert found["write_per_byte"]["confidence"] == "D"
     assert sum(item["share"] for item in found.values()) == pytest.approx(1)
-
-
-def test_a_number_that_was_set_has_no_confidence_of_ours() -> None:
-    device = load_device("mlu370-x4", ["energy.activate=1nJ"])
-    parts = energy_parts(device.memory, {"ACT2": 1, "RD": 1}, 0.0, 0.0)
-    assert confidence(device, parts) == UNSTATED
-    assert inputs(device, parts)["read_per_byte"]["confidence"] == "D"
 
 
 def test_figures_add_up_and_every_shipped_constant_states_its_confidence() -> None:

@@ -50,10 +50,6 @@ def test_traffic_of_checks_is_what_the_stream_leaves_to_share(
     assert found.checks == requests - COUNT
 
 
-def test_off_is_what_it_was() -> None:
-    assert run(APART, 0, controller__inline_ecc=0).total("requests") == COUNT
-
-
 CARD = ["controller.partial_write=read_modify_write", "controller.write_forwarding=false"]
 
 

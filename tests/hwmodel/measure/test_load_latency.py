@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from hwmodel.measure import load_latency
@@ -54,14 +53,6 @@ def test_a_dependent_read_is_an_isolated_one(policy: str, row: str) -> None:
     assert found["p50"] == pytest.approx(channel_latency(device, row))  # type: ignore[arg-type]
 
 
-def test_a_light_load_leaves_reads_alone() -> None:
-    device = load_device(MEMORY, CALM)
-    stream = _Stream(device, burst(device), 0.0)
-    alone, light = stream.dependent(), stream.at(0.02)
-    assert light.latency_ns["p50"] == alone.latency_ns["p50"]
-    assert light.gbps == pytest.approx(0.02 * device.peak_gbps, rel=0.01)
-
-
 def test_where_no_read_waits_for_a_place_latency_is_the_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -92,13 +83,6 @@ def test_saturated_is_what_the_pattern_reaches(name: str, pattern: str) -> None:
     assert saturated == pytest.approx(measure(device, pattern)["bandwidth_gbps"], rel=0.02)
 
 
-def test_an_extent_ends_with_its_last_piece() -> None:
-    """Two channels read the two halves of 1 KiB at once."""
-    device = load_device("mlu370-x4", CALM)
-    half, whole = (_Stream(device, extent, 0.0).dependent() for extent in (512, 1024))
-    assert whole.latency_ns["p50"] == half.latency_ns["p50"]
-
-
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("name", [MEMORY, "mlu370-x4"])
 def test_latency_rises_with_load_up_to_saturation(name: str) -> None:
@@ -113,13 +97,6 @@ def test_latency_rises_with_load_up_to_saturation(name: str) -> None:
         order = [load.latency_ns[part] for part in ("p50", "p90", "p99", "max")]
         assert order == sorted(order)
     assert once.knee_gbps is not None and 0 < once.knee_gbps < once.loads[-1].gbps
-
-
-@pytest.mark.usefixtures("brief")
-def test_places_and_kinds_are_the_same_at_every_load_and_no_place_comes_twice() -> None:
-    few, many = (_Stream(load_device(MEMORY), 64, share) for share in (0.1, 0.5))
-    assert np.array_equal(few.start, many.start) and len(np.unique(few.start)) == few.count
-    assert not (few.written & ~many.written).any()
 
 
 def test_the_knee_is_where_mean_latency_is_twice_the_unloaded_one() -> None:

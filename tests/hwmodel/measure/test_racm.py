@@ -22,7 +22,7 @@ from hwmodel.measure.racm import (
 from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
 from hwmodel.specs.device import load_device
 from sweeps.ask.memory_curve import CurveQuestion
-from sweeps.ask.random_curves import RandomCurves, random_curves
+from sweeps.ask.random_curves import RandomCurves
 from sweeps.report.markdown import markdown
 
 KIB = 1024
@@ -62,28 +62,6 @@ def test_a_sequential_stream_goes_round_the_end() -> None:
 # curves
 
 
-def test_one_thing_changes_at_a_time() -> None:
-    for name, things in ((MEMORY, {"read_share", "queues"}), (DEVICE, {"window_bytes"})):
-        whole = [c for c in conditions(load_device(name)) if c.level == "device"]
-        first, *others = whole or conditions(load_device(name))
-        for other in others:
-            changed = {
-                "read_share": other.read_share != first.read_share,
-                "queues": other.read_queue != first.read_queue,
-                "window_bytes": other.window_bytes != first.window_bytes,
-            }
-            assert sum(changed.values()) == 1
-            things -= {name for name, differs in changed.items() if differs}
-        assert not things
-
-
-def test_conditions_that_the_hardware_cannot_have_are_left_out() -> None:
-    settings = ["controller.read_queue=1", "controller.write_queue=200", "dma.window=512B"]
-    found = conditions(load_device(DEVICE, settings))
-    assert {c.read_queue for c in found} == {1} and {c.write_queue for c in found} == {200}
-    assert {c.window_bytes for c in found if c.level == "device"} == {512, 1024, 2048}
-
-
 def test_extents_are_powers_of_two_from_a_burst_and_the_one_asked_for() -> None:
     memory = load_device(MEMORY).memory
     assert extent_sizes(memory) == [32 << i for i in range(16)]
@@ -117,31 +95,6 @@ def test_longer_extents_are_faster_and_the_longest_are_sequential(channel: list[
         assert hits == sorted(hits) and hits[-1] > 0.95
 
 
-def test_writes_cost_a_channel_bandwidth(channel: list[Curve]) -> None:
-    sequential = [np.mean(curve.sequential_gbps) for curve in channel]
-    short = [np.mean(curve.at(512).gbps) for curve in channel]
-    assert sequential == sorted(sequential, reverse=True)
-    assert short == sorted(short, reverse=True)
-
-
-def test_alpha_is_the_ratio_of_each_replication(channel: list[Curve]) -> None:
-    for curve in channel:
-        for point in curve.points:
-            ratios = [a / b for a, b in zip(point.gbps, curve.sequential_gbps, strict=True)]
-            assert point.alpha == pytest.approx(ratios)
-
-
-def test_the_same_curve_comes_out_again_alone_or_among_others(channel: list[Curve]) -> None:
-    described = conditions(load_device(MEMORY))[0]
-    (again,) = curves(MEMORY, extents=SIZES[1:3], only=[described], replications=2)
-    assert again.sequential_gbps == channel[0].sequential_gbps
-    assert again.points == channel[0].points[1:3]
-
-
-def test_replications_differ(channel: list[Curve]) -> None:
-    assert len(set(channel[0].at(512).gbps)) == 2
-
-
 def test_a_device_is_bound_by_its_descriptors_then_by_its_streams() -> None:
     device = load_device(DEVICE)
     described = conditions(device)[0]
@@ -150,11 +103,6 @@ def test_a_device_is_bound_by_its_descriptors_then_by_its_streams() -> None:
     assert np.mean(curve.at(64).gbps) == pytest.approx(descriptor_gbps(device, 64), rel=0.03)
     assert 0.75 < np.mean(curve.at(16 * KIB).alpha) < 1
     assert np.mean(curve.sequential_gbps) > 0.9 * device.peak_gbps
-
-
-def test_an_engines_descriptors_cost_it_time_by_hand() -> None:
-    # 32 engines, 100 ns and 64 B at 32 GB/s each
-    assert descriptor_gbps(load_device(DEVICE), 64) == pytest.approx(32 * 64 / (100 + 2))
 
 
 def test_the_queue_depth_and_the_window_of_a_condition_take_effect() -> None:
@@ -238,19 +186,3 @@ def test_the_variants_of_a_device_are_simulated_at_the_extent_alone(
     assert alpha[1]["variant"] == "8-bank mode" and alpha[1]["alpha"] > 0.97
     page = markdown([question.section(found)])
     assert "8-bank mode" in page and "pages of 4 KiB" in page
-
-
-def test_the_smallest_extent_is_that_of_the_described_condition() -> None:
-    found = made({32: around(0.71), 64: around(0.9)}, (WRITES, 0.2))
-    assert found.verdict("channel").reached_at == 32
-
-
-def test_a_result_says_what_it_was_made_under(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
-    monkeypatch.setattr("hwmodel.measure.racm.LARGEST_EXTENT", 4 * KIB)
-    found = random_curves(MEMORY, ["controller.read_queue=16"], "2KiB", 0.5).record()
-    described = found["curves"][0]
-    assert described["described"] and described["read_queue"] == 16
-    assert not any(curve["described"] for curve in found["curves"][1:])
-    assert found["extent_bytes"] == 2 * KIB and found["threshold"] == 0.5
-    assert len(found["digest"]) == 64 and len(found["seeds"]) >= 3

@@ -40,23 +40,6 @@ def same(a: dict, b: dict) -> bool:
     }
 
 
-def test_text_gzip_and_npz_give_the_same_figures(tmp_path: Path) -> None:
-    plain = text(tmp_path / "t.txt")
-    zipped = tmp_path / "t.gz"
-    zipped.write_bytes(gzip.compress(plain.read_bytes()))
-    lines = [line.split() for line in plain.read_text().splitlines()]
-    arrays = tmp_path / "t.npz"
-    np.savez(
-        arrays,
-        address=np.array([int(a, 16) for _, a in lines], np.uint64),
-        write=np.array([kind == "W" for kind, _ in lines]),
-    )
-    device = load_device(LPDDR5)
-    found = [replay(device, file, single_channel=True) for file in (plain, zipped, arrays)]
-    assert found[0]["requests"] == 2000
-    assert same(found[0], found[1]) and same(found[0], found[2])
-
-
 @pytest.mark.parametrize("device", [LPDDR5, "mlu370-x4"])
 def test_the_size_of_chunks_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
@@ -65,13 +48,6 @@ def test_the_size_of_chunks_changes_nothing(
     whole = replay(load_device(device), trace)
     monkeypatch.setattr(hwmodel.measure.trace, "CHUNK", 4)
     assert same(whole, replay(load_device(device), trace))
-
-
-def test_an_address_inside_a_burst_is_aligned_down(tmp_path: Path) -> None:
-    device = load_device(LPDDR5)
-    for name, address in (("a", "0x40"), ("b", "0x5f")):
-        (tmp_path / name).write_text(f"R {address}\n")
-    assert same(replay(device, tmp_path / "a"), replay(device, tmp_path / "b"))
 
 
 @pytest.mark.parametrize("name", [LPDDR5, "hbm2e-3.2", "mlu370-x4"])
@@ -167,35 +143,11 @@ def test_a_size_is_of_some_bytes(tmp_path: Path, size: np.ndarray, message: str)
         replay(load_device(LPDDR5), trace)
 
 
-def test_accesses_of_several_bursts_are_split_as_those_of_gem5_are(tmp_path: Path) -> None:
-    address, size = np.array([40, 4096, 8192]), np.array([100, 8, 64])
-    write = np.array([True, True, False])
-    np.savez(tmp_path / "t.npz", address=address, write=write, size=size, picosecond=address)
-    lines = (
-        f"{'w' if kind else 'r'},{at},{count},{at}\n"
-        for at, count, kind in zip(address, size, write, strict=True)
-    )
-    (tmp_path / "t.txt").write_text("".join(lines))
-    arrays, text_ = (replay(load_device(LPDDR5), tmp_path / name) for name in ("t.npz", "t.txt"))
-    assert arrays["requests"] == 4 + 1 + 2, "100 B from byte 40 on touch four bursts of 32 B"
-    for each in (arrays, text_):
-        del each["pattern"], each["wall_s"]
-    assert arrays == text_
-
-
 def test_an_address_beyond_what_a_number_holds_is_refused(tmp_path: Path) -> None:
     trace = tmp_path / "t.npz"
     np.savez(trace, address=np.array([0, 1 << 63], np.uint64), write=np.zeros(2, bool))
     with pytest.raises(DescriptionError, match="beyond any memory"):
         replay(load_device(LPDDR5), trace)
-
-
-def test_replay_tells_energy_by_part_and_how_sure_it_is(tmp_path: Path) -> None:
-    found = replay(load_device(LPDDR5), text(tmp_path / "t.txt"))
-    assert found["energy_nj"] == pytest.approx(sum(found["energy"].values()))
-    assert found["energy"]["background_active"] > found["energy"]["background_precharged"]
-    assert found["energy_confidence"] == "D", "no public IDD exists for LPDDR5"
-    assert all(found["energy"][part] > 0 for part in ("activation", "read", "write"))
 
 
 RESIDENT = """

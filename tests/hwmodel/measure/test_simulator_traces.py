@@ -15,7 +15,7 @@ from hwmodel.measure import trace_writer as writing
 from hwmodel.measure.issued import Issued, Issuer
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import replay
-from hwmodel.measure.simulator_traces import FORMATS, level_sizes
+from hwmodel.measure.simulator_traces import FORMATS
 from hwmodel.measure.trace import read_trace
 from hwmodel.measure.trace_writer import trace_writer
 from hwmodel.specs.device import Device, load_device
@@ -94,15 +94,6 @@ def test_every_byte_that_is_written_is_there_with_its_size() -> None:
     )
 
 
-def test_one_stream_begins_where_the_one_before_ends() -> None:
-    device, issuer = load_device(DEVICE), Issuer(load_device(DEVICE))
-    alone = list(issuer.issue(stream()))
-    ended = issuer.tick
-    again = list(issuer.issue(stream()))
-    assert again[0].tick[0] == alone[0].tick[0] + ended and issuer.tick == 2 * ended
-    assert device.memory.tick_clock.ns_of_ticks(ended) > 0
-
-
 @pytest.mark.parametrize("channel", [None, 3])
 @pytest.mark.parametrize("name", [DEVICE, "a100-80gb"])
 def test_every_format_gives_the_same_figures(
@@ -120,20 +111,6 @@ def test_every_format_gives_the_same_figures(
     assert found["ours.npz"]["requests"] == writer.accesses
     assert all(each == found["ours.npz"] for each in found.values())
     assert {path.name for path in tmp_path.iterdir()} == set(files), "nothing half-written"
-
-
-def test_writes_of_less_than_a_burst_are_kept_where_there_are_sizes(tmp_path: Path) -> None:
-    device = load_device(DEVICE, ["dma.minimum_access=32B"])
-    issued = issue(device, stream(8))
-    files = {"a.npz": "bankwise", "b": "gem5", "c": "dramsim3"}
-    for file, form in files.items():
-        write(tmp_path / file, device, issued, form)
-    kept, also, lost = (
-        np.concatenate([chunk.kind for chunk in read_trace(tmp_path / file, device, False)])
-        for file in files
-    )
-    assert np.array_equal(kept, also) and (kept == PARTIAL_WRITE).any()
-    assert np.array_equal(lost, np.minimum(kept, WRITE))
 
 
 def test_lines_are_what_the_simulators_read(
@@ -157,13 +134,6 @@ def test_lines_are_what_the_simulators_read(
     vectors = zip("RRW", bank // 4, bank % 4, row, column, strict=True)
     lines = [f"{kind} 0,0,{group},{inner},{r},{c}" for kind, group, inner, r, c in vectors]
     assert (tmp_path / "v").read_text().splitlines() == lines
-
-
-def test_levels_are_those_of_ramulators_standards() -> None:
-    sizes = {name: level_sizes(load_device(name), False) for name in ("hbm2-2.0", "hbm3-6.4")}
-    assert len(sizes["hbm2-2.0"]) == 6, "channel, pseudo-channel, group, bank, row, column"
-    assert len(sizes["hbm3-6.4"]) == 7, "stack as well"
-    assert level_sizes(load_device("ddr5-4800-x32"), False)[1] >= 1
 
 
 @pytest.mark.parametrize("name", ["lpddr5-6400-x16", "hbm3-6.4", "ddr5-4800-x32"])
