@@ -19,7 +19,8 @@ from policies.transfers.lender import Lender
 from policies.transfers.lending_delays import LendingDelays
 from policies.transfers.loans import Loan, Loans
 from tests.policies.serving.test_moving import LINK, SHAPE, card
-from tests.policies.small import mixed, requests, spec
+from tests.policies.small import WINDOWS as SMALL_WINDOWS
+from tests.policies.small import device, mixed, requests, spec
 
 LENDING = {"cards": 3, "lending": {"link": LINK, "every_s": 0.002}}
 ENGINE = {"max_num_batched_tokens": 256, "max_num_seqs": 64}
@@ -116,3 +117,13 @@ def test_what_waits_for_a_controller_that_never_decides_is_said(
     monkeypatch.setattr(Lender, "lendable", [])
     with pytest.raises(DescriptionError, match="2 requests have not ended and nothing will give"):
         found(requests([0.0, 0.0], 2500, 20))
+
+
+@pytest.mark.parametrize("prompt", [257, 264, 327])
+def test_two_that_fit_no_card_do_not_wait_for_each_other_for_ever(prompt: int) -> None:
+    """Blocks are lent whole: what the first of a line lacks, though its step then has less here."""
+    lending = {"cards": 2, "lending": LENDING["lending"]}
+    given = spec(cluster=lending, engine={"max_num_batched_tokens": 512, "max_model_len": 1024})
+    stream = requests([0.0, 0.0], prompt, 20)
+    metrics = serve(device(768), SMALL_WINDOWS, given, stream, seed=1).metrics
+    assert metrics["finished"] == 2 and metrics["node"]["lending"]["lent_tokens"] >= 16

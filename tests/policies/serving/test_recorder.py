@@ -162,3 +162,17 @@ def no_two_hold_a_slot(held: list[dict[str, str]]) -> None:
             for other in own[:at]:
                 apart = first + slots <= other[0] or other[0] + other[1] <= first
                 assert apart or from_s >= other[3] - 1e-9 or other[2] >= until_s - 1e-9
+
+
+def test_a_run_that_fails_leaves_whole_files(tmp_path: Path) -> None:
+    class Broken(RequestLog):
+        def first_token(self, now_s: float, request: int, replica: int) -> None:
+            raise OSError("disk full")
+
+    broken = Recorders(
+        [PerfettoTrace(tmp_path / "t.gz", STREAM), Broken(tmp_path / "r.csv", STREAM)]
+    )
+    with pytest.raises(OSError, match="disk full"):
+        serve(device(1024), MODEL, spec(), STREAM, seed=1, recorder=broken)
+    assert events(tmp_path / "t.gz")
+    assert rows(tmp_path / "r.csv") == []

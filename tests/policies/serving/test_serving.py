@@ -135,3 +135,13 @@ class TestErrors:
 
 def test_nothing_asked_is_nothing_served() -> None:
     assert run(64, requests([], [], [])).metrics["finished"] == 0
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    changes = {
+        "policy": {"name": "odma"}, "predictor": {"kind": "lognormal", "sigma": 0.5},
+        "engine": {"max_model_len": 1024},
+    }  # fmt: skip
+    first, again, other = (run(4096, STREAM, seed=s, **changes).metrics for s in (1, 1, 2))
+    assert first == again
+    assert first["policy"] != other["policy"]

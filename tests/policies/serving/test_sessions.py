@@ -96,3 +96,23 @@ def test_answers_are_found_again_in_whole_blocks() -> None:
     assert (here["cached_tokens"], here["migrated_tokens"]) == (69, 0)
     nothing = run(1024, stream, policy={"name": "static"}).metrics
     assert nothing["cached_tokens"] == nothing["migrated_tokens"] == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "slots"),
+    rotated(
+        [{"name": "paged"}, {"name": "radix"}, {"name": "static", "prefixes": "copy"},
+         {"name": "odma", **COPIES}],
+        [1024, 4096],
+    ),
+)  # fmt: skip
+def test_hits_never_exceed_the_closed_form(policy: Any, slots: int) -> None:
+    stream, options = talks(60, clients=4), {"policy": policy, "engine": {"max_model_len": 1024}}
+    found = run(slots, stream, **options)
+    metrics = found.metrics
+    computed = metrics["cached_tokens"] + metrics["prefill_tokens"]
+    assert computed >= stream.prompt_tokens.sum()
+    if not metrics["preemptions"]:
+        assert metrics["cached_tokens"] <= found_at_most(stream, 1)
+        assert computed == stream.prompt_tokens.sum()
+    assert (run(slots, stream, **options, advance_together=False).finish_s == found.finish_s).all()

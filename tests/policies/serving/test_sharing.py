@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from policies.requests.requests import Requests
-from tests.policies.small import mixed, run
+from tests.policies.small import mixed, requests, run
 
 
 def sampled(stream: Requests, samples: int) -> Requests:
@@ -43,3 +43,11 @@ def test_tags_part_the_line_and_nobody_starves(policy: str, engine: str) -> None
     # overtaken 8 times at most before it is the next: nobody waits for everybody
     order = np.argsort(alike.first_token_s)
     assert (np.argsort(order) - np.arange(len(stream)) < 8 * 8).all()
+
+
+def test_two_samples_by_hand() -> None:
+    # a prompt of 20 in 2 blocks of 16: the second sample finds the first block, computes the rest
+    metrics = run(1024, sampled(requests([0.0], 20, 3), 2)).metrics
+    assert (metrics["requests"], metrics["finished"], metrics["steps"]) == (1, 1, 3)
+    assert (metrics["prefill_tokens"], metrics["cached_tokens"]) == (20 + 4, 16)
+    assert metrics["makespan_output_tokens_per_s"] * metrics["makespan_s"] == pytest.approx(6)

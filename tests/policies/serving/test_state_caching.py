@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Limits
 from policies.allocators.hybrid import Unified
+from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.requests.requests import Requests
+from policies.serving.building import kv_region
 from policies.serving.serving import ServingResult, serve
+from policies.serving.serving_spec import ServingSpec
 from tests.policies.serving.features import HYBRID, SHAPE, card
-from tests.policies.small import spec
+from tests.policies.small import assert_held, spec
 
 MODEL = SHAPE.model_copy(update=HYBRID)
 """Blocks of 16 tokens, and one group of layers of each kind."""
@@ -85,3 +89,20 @@ def test_a_chunk_reaches_the_end_of_a_block() -> None:
         DescriptionError, match=r"chunks end at the ends of blocks of [0-9]+ tokens"
     ):
         served(stream(PROMPT), slots=1 << 14, engine=engine, model=large)
+
+
+@pytest.mark.parametrize("lengths", [[100], [100, 3000, 528, 529]])
+@pytest.mark.parametrize("drafts", [0, 2])
+def test_requests_hold_as_many_states_as_vllm_counts(lengths: list[int], drafts: int) -> None:
+    device = card(1 << 16, MODEL.weight_bytes, SHAPE.kv_token_bytes)
+    given = {"model": "x", "policy": {"name": "paged", "state_caching": "align"}}
+    chosen = ServingSpec.model_validate(given).on_device(device, MODEL)
+    pages = Unified(MODEL, "align", drafts=drafts)
+    assert isinstance(chosen.policy, PagedOptions)
+    layout = kv_region(device, MODEL, chosen)
+    limits = Limits(
+        4096, 8192, states=pages.groups[1] * pages.block, kept_states=2 + drafts,
+        saves_states=True, state_bytes=1,
+    )  # fmt: skip
+    options = chosen.policy.model_copy(update={"null_block": True, "block": pages.block})
+    assert_held(PagedAllocator(layout, 2000, limits, options), pages, (lengths * 2000)[:2000])

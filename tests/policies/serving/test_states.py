@@ -13,14 +13,15 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.allocators.allocator import Limits
+from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
 from policies.serving.serving import ServingResult, serve
-from policies.serving.serving_spec import ServingSpec
+from policies.serving.serving_spec import ServingSpec, model_of_a_card, state_pages
 from tests.policies.small import assert_held
 
 HYBRID = load_model("qwen3.5-9b")
@@ -119,3 +120,38 @@ def test_drafts_make_tokens_beside_states_in_pools(name: str) -> None:
     ).metrics  # fmt: skip
     assert found["finished"] == 40
     assert found["speculation"]["tokens_a_step"] > 2.5
+
+
+@pytest.mark.parametrize("lengths", [[100], [2144, 2145, 700], [9000]])
+def test_pages_with_a_draft_model_hold_as_many_requests_as_the_rule_counts(
+    lengths: list[int],
+) -> None:
+    given = {"speculation": DRAFT, "tensor_parallel": 2}
+    device, model = load_device("h200"), load_model("qwen3-next-80b-a3b")
+    spec = ServingSpec.model_validate({"model": "x", **given}).on_device(device, model)
+    local = model_of_a_card(spec, model)
+    # on each card one of 2 heads of 256 and 4 of 8 of 128: a token of the drafter is twice as large
+    pages = Unified(local, drafts=3, drafter=(28, 2048))
+    assert (pages.block, pages.drafter_block, pages.groups) == (2144, 1072, (1, 3, 3))
+    assert state_pages(spec, local) == pages
+    layout = kv_region(device, local, spec)
+    lookahead, states = Lookahead(3, 3), pages.groups[1] * pages.block
+    limits = Limits(
+        4096, 16384, lookahead=lookahead, states=states, kept_states=4, drafter=(3, 1072)
+    )
+    assert isinstance(spec.policy, PagedOptions)
+    options = spec.policy.model_copy(update={"null_block": True})
+    many = (lengths * 500)[:500]
+    allocator = PagedAllocator(layout, len(many), limits, options)
+    count = 0
+    while allocator.reserve(count, Demand(many[count], 0, Prediction(1.0)), many[count] - 3):
+        count += 1
+    blocks = layout.slots // pages.block
+    found = pages.held(blocks * 12 * pages.page, many)
+    assert count == found.requests and min(found.bytes.values()) >= 0
+    drafts = allocator.drafter_blocks.held
+    held = sorted(np.concatenate([each.ravel() for each in drafts.values()]).tolist())
+    assert len(set(held)) == len(held) == sum(3 * pages.pages(each)[2] for each in many[:count])
+    for request in range(count):
+        allocator.release(request)
+    assert allocator.free_slots == (blocks - 1) * pages.block and not drafts

@@ -11,6 +11,7 @@ from hwmodel.specs.transformer import load_model
 from policies.transfers.pieces import pages
 from policies.transfers.restoring import (
     Restored,
+    bytes_ratio,
     fetch,
     flops_ratio,
     hcache,
@@ -53,3 +54,31 @@ def test_the_split_ends_at_both_ends_together(factor: float, rest: str) -> None:
     assert found.rest == rest and 0 < found.hidden_layers < MODEL.layers
     gap = abs(found.link_s - found.compute_s)
     assert gap <= max(recompute_s, 2 * moved / (factor * moved / projecting_s())) / MODEL.layers
+
+
+@pytest.mark.parametrize(
+    ("model", "ratio"),
+    [("llama-2-7b", 0.5), ("deepseek-r1-distill-qwen-7b", 3.5), ("mistral-7b-v0.1", 2.0)],
+)
+def test_hidden_states_over_kv(model: str, ratio: float) -> None:
+    assert bytes_ratio(load_model(model)) == ratio
+
+
+@pytest.mark.parametrize(
+    ("model", "ratio"), [("llama-2-7b", 6.03), ("deepseek-r1-distill-qwen-7b", 63.5)]
+)
+def test_flops_of_recompute_over_restore(model: str, ratio: float) -> None:
+    assert flops_ratio(load_model(model)) == pytest.approx(ratio, rel=1e-3)
+
+
+def test_a_balanced_link_takes_hidden_states_alone() -> None:
+    """Half of the bytes of KV in exactly the time of projecting."""
+    moved = TOKENS * MODEL.kv_token_bytes / 2
+    found = restored(link(f"{moved / projecting_s() / 1e9:.12f}GB/s"), 1e3)
+    assert (found.hidden_layers, found.rest, found.bytes) == (MODEL.layers, None, moved)
+    assert found.total_s == pytest.approx(projecting_s(), rel=1e-6)
+
+
+def test_a_link_of_no_use_leaves_all_to_recompute() -> None:
+    found = restored(link("0.001MB/s", "1s"), 0.1)
+    assert (found.hidden_layers, found.rest, found.total_s) == (0, "recompute", 0.1)
