@@ -16,8 +16,12 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
-from sweeps.run import trace_export
-from sweeps.run.trace_export import _format, _span
+from policies.memory.step_streams import PHASES
+from sweeps.plan.experiment import Task
+from sweeps.plan.sweep_spec import Point
+from sweeps.run import timeline_export, trace_export
+from sweeps.run.one_point import point_of
+from sweeps.run.trace_export import _format, _phases, _span
 from tests.rotation import shared
 from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.cli.test_memory_commands import found
@@ -54,6 +58,19 @@ def test_each_format_of_a_step_replays_alike(tmp_path: Path) -> None:
         assert [other[key] for key in same] == [ours[key] for key in same]
         again = found("replay", "mlu370-x4", file, "--channel", "--at-once")
         assert [again[key] for key in REPLAY_ALIKE] == [replayed[key] for key in REPLAY_ALIKE]
+
+
+def test_a_step_of_a_run_is_mapped_by_bank(tmp_path: Path) -> None:
+    """`export`, then `replay --banks`: which channels and banks a decode step opens rows in."""
+    done = found("export", *PAGED, "--steps", "3", "--out", tmp_path / "step.npz")
+    replayed = found("replay", "mlu370-x4", tmp_path / "step.npz", "--banks")
+    assert replayed["requests"] == done["accesses"]
+    banks = replayed["banks"]
+    activations, conflicts = (np.array(banks[name]) for name in ("activations", "conflicts"))
+    assert activations.shape == conflicts.shape == (24, 16)
+    assert activations.sum() == replayed["commands"]["ACT2"]
+    assert conflicts.sum() == pytest.approx(replayed["row_conflicts"], rel=0.1)
+    assert activations.all()  # KV in the order of vLLM lies in every bank
 
 
 def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
@@ -195,6 +212,71 @@ def test_what_a_peer_would_get_wrong_in_silence_is_said(
     assert len(said) == bool(warned) and all(re.search(warned, each) for each in said)
 
 
+WHOLE = range(2, 1 << 62)
+
+
+@pytest.mark.parametrize(
+    ("passed", "steps", "accesses", "refused"),
+    [
+        (5, range(2, 5), 1, ""),
+        (3, WHOLE, 1, ""),
+        (4, range(2, 5), 1, r"--steps: the run has 4 steps, 0 to 3; got 2:5"),
+        (2, WHOLE, 1, "the run has 2 steps"),
+        (
+            5,
+            range(2, 5),
+            0,
+            "--phase: steps 2:5 move nothing .* on channel 7; got weights",
+        ),
+    ],
+)
+def test_steps_that_are_not_there_or_move_nothing_are_refused(
+    passed: int, steps: range, accesses: int, refused: str
+) -> None:
+    wanted = trace_export.WantedTrace(steps="2:5", phase="weights", channel=7)
+    writer = cast(Any, SimpleNamespace(accesses=accesses))
+    if not refused:
+        trace_export._refuse_nothing(passed, steps, writer, wanted)
+        return
+    with pytest.raises(DescriptionError, match=refused):
+        trace_export._refuse_nothing(passed, steps, writer, wanted)
+
+
+def test_which_formats_are_there(tmp_path: Path) -> None:
+    for name, file, why in (
+        ("ramulato", "a", "did you mean 'ramulator'"), ("gem5", "a.npz", "of format bankwise"),
+        ("gem5", "", "is a directory"),
+    ):  # fmt: skip
+        with pytest.raises(DescriptionError, match=why):
+            _format(name, tmp_path / file)
+    assert _format("gem5", tmp_path / "a").name == "gem5"
+    point = Point(0, {"device": "/a/card.yaml", "batch": 8}, "", cast(Any, None))
+    card = load_device("mlu370-x4")
+    told = trace_export._remark(card, point, trace_export.WantedTrace(channel=3))
+    assert told.startswith("mlu370-x4: card, 8; steps 100, layers 0, attention; channel-3 addr")
+    bare = trace_export._remark(card, Point(0, {}, "", cast(Any, None)), trace_export.WantedTrace())
+    assert bare.startswith("mlu370-x4: one point;") and "; device addresses" in bare
+
+
+def test_all_phases_or_one() -> None:
+    with pytest.raises(DescriptionError, match="did you mean 'weights'"):
+        _phases("weight")
+    assert _phases("all") == PHASES and all(_phases(name) == (name,) for name in PHASES)
+
+
+@pytest.mark.parametrize("many", [2, 12, 13, 40])
+def test_a_point_is_asked_for_where_there_are_several(many: int) -> None:
+    points = [Point(at, {"requests": at + 500}, "", cast(Any, None)) for at in range(many)]
+    sweep = cast(Any, SimpleNamespace(points=points))
+    assert point_of(sweep, many - 1) is points[-1]
+    for wrong in (None, many, -1):
+        with pytest.raises(DescriptionError) as error:
+            point_of(sweep, wrong)
+        told = str(error.value)
+        assert all(f"{at} is {at + 500}" in told for at in range(min(many, 12)))
+        assert told.endswith(f"and so on to {many - 1}") == (many > 12)
+
+
 def test_a_run_is_a_timeline_of_steps_and_requests(tmp_path: Path) -> None:
     few = ("--set", "requests=8", "--set", "warmup_requests=2", "--point", "0")
     for name in ("a.json", "a.json.gz"):
@@ -205,6 +287,33 @@ def test_a_run_is_a_timeline_of_steps_and_requests(tmp_path: Path) -> None:
         text = gzip.decompress(text) if name.endswith(".gz") else text
         kinds = {event["ph"] for event in json.loads(text)["traceEvents"]}
         assert {"X", "b", "e", "M", "C"} <= kinds
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+def test_a_timeline_is_of_the_point_and_replication_that_are_asked_for(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def measured(task: Task) -> None:
+        asked.append((task.experiment.serving.policy.name, task.replication, task.rate_per_s))  # type: ignore[attr-defined]
+        assert task.experiment.logs == ["trace"]  # type: ignore[attr-defined]
+        Path(f"{task.logs}-trace.json.gz").write_bytes(gzip.compress(b"[7]"))
+
+    monkeypatch.setattr(timeline_export, "measure", measured)
+    out, sets = (
+        tmp_path / name,
+        ["policy=[paged, static]", "load={rate_per_s: 3}", "skip=[control]"],
+    )
+    told = timeline_export.export_timeline("smoke", out, sets, 1, 2, 1)
+    assert told == {"point": 1, "overrides": {"serving.policy": "static"}, "control": "",
+                    "replication": 2, "rate_per_s": 3.0}  # fmt: skip
+    assert asked == [("static", 2, 3.0)]
+    written = out.read_bytes()
+    assert (gzip.decompress(written) if name.endswith("gz") else written) == b"[7]"
+    for wrong, where in ((3, "--replication"), (0, "--replication")):
+        with pytest.raises(DescriptionError, match=where):
+            timeline_export.export_timeline("smoke", out, [*sets, "replications=2"], 1, wrong, 1)
 
 
 def test_commands_are_a_trace_by_bank_and_time(tmp_path: Path) -> None:

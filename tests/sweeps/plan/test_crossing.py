@@ -16,6 +16,7 @@ from sweeps.analyse.crossing import crossing as crossing_of
 from sweeps.analyse.crossing import edge, sure
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.crossing_findings import Crossed
+from sweeps.plan.crossing_sweep import CrossingSpec
 from sweeps.plan.experiment import Task
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.sweep import load_sweep
@@ -23,8 +24,9 @@ from sweeps.report.contents import Report, read_report
 from sweeps.report.crossing_page import over_places
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
+from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
-from tests.sweeps.made import measuring, results
+from tests.sweeps.made import RESULTS, measuring, results
 
 QUIET = Progress(terminal=False)
 COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
@@ -232,3 +234,75 @@ def test_results_of_another_search_are_refused(
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     with pytest.raises(Exception, match="cannot resume: point 8 is cost, 1ns, paged there and"):
         run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
+
+
+MAPS = ["rule=crossing", "crossing={maps: {variants: plausible, why: x}}"]
+
+
+def test_whole_numbers_end_where_nothing_lies_between() -> None:
+    parameter = Parameter(path="x", why="y", range=[1, 8])
+    found = curve(parameter, lambda n: Interval(n - 5.5, n - 5.5, n - 5.5, 3))
+    assert set(found) <= set(range(1, 9)) and {5, 6} <= set(found)
+
+
+def test_no_crossing_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = run(tmp_path / "run", monkeypatch, at=1e6)
+    found = of(table, "cost")
+    assert (found.outcome, found.crossing, len(found.answers)) == ("no crossing", None, 2)
+    assert math.exp(found.ends["as described"].mean) == pytest.approx(6.33, abs=0.01)
+    assert len(RunDirectory(tmp_path / "run").records()) == 4 * 2 * 3
+
+
+def test_another_ratio_may_be_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = run(tmp_path / "run", monkeypatch, "crossing.cost.ratio=0.8")
+    crossing = of(table, "cost").crossing
+    assert crossing is not None
+    assert number(crossing.at) == pytest.approx(700 * 0.8**-5 * 1.0094**5, rel=0.1)
+
+
+def test_both_ends_on_one_side_and_the_described_value_on_the_other_is_a_turn() -> None:
+    parameter = Parameter(path="x", why="y", range=[1, 2])
+    found = {1: Interval(0.2, 0.1, 0.3, 3), 2: Interval(0.2, 0.1, 0.3, 3)}
+    bases = {"no crossing": (0.05, 0.2), "crosses": (-0.2, -0.05), "undecided": (-0.2, 0.3)}
+    for outcome, (low, high) in bases.items():
+        base = Interval((low + high) / 2, low, high, 3)
+        assert Crossed("x", parameter, found, base).outcome == outcome
+
+
+def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed() -> None:
+    sets = [*SETS, "axes.device_set.dma.window=[8KiB, 16KiB]"]
+    sets[1] = (
+        "crossing={block: {path: serving.policy.block, range: [8, 32], of: paged, why: x, "
+        "set: {serving.policy.watermark: 0.02}}}"
+    )
+    points = load_sweep("smoke", sets).points
+    assert [p.overrides["parameter"] for p in points] == ["as described"] * 4 + ["block"] * 4
+    for point in points[4:]:
+        assert point.overrides["serving.policy"] == "paged"  # static is as described
+        policy = point.experiment.serving.policy.model_dump()  # type: ignore[attr-defined]
+        assert policy["block"] == point.overrides["value"]
+        window = {"window": point.overrides["device_set.dma.window"]}
+        assert policy["watermark"] == 0.02
+        assert point.experiment.device_set == {"dma": window}
+
+
+def test_the_shipped_searches_have_reasons() -> None:
+    for name in ("break-even-mlu370-x4", RESULTS / "break-even-kv-mlu370-x4.yaml"):
+        sweep = load_sweep(name)
+        assert isinstance(sweep.spec, CrossingSpec)
+        assert all(parameter.why for parameter in sweep.spec.crossing.values())
+        assert sweep.points[0].experiment.replications >= 5
+
+
+def test_the_plausible_variants_of_the_device_are_choices() -> None:
+    """Each is laid over what axes and base set; a100-80gb has its own."""
+    more = ["crossing.maps.variants=plausible", "axes.device_set.dma.window=[8KiB]"]
+    sweep = load_sweep("smoke", [*MAPS, *SETS[2:], *more, "device_set={capacity: 20GiB}"])
+    choices = sweep.config["crossing"]["maps"]["variants"]
+    assert choices["8-bank mode"] == {"set": {"device_set.memory": "lpddr5-6400-x16-8b"}}
+    mode, *_ = [p for p in sweep.points if p.overrides.get("value") == "8-bank mode"]
+    assert mode.experiment.device_set == {
+        "capacity": "20GiB", "dma": {"window": "8KiB"}, "memory": "lpddr5-6400-x16-8b",
+    }  # fmt: skip
+    other = load_sweep("smoke", [*MAPS, *SETS[2:], "device=a100-80gb"])
+    assert "queues of 128" in other.config["crossing"]["maps"]["variants"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,13 +16,19 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import BACKLOG, THROUGHPUT
 from sweeps.analyse.table import Group, Row, Table
-from sweeps.plan.counterfactual import key
+from sweeps.plan.counterfactual import chain, key
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.explanation_page import chart, sentence
 from sweeps.run import explained_run
-from sweeps.run.explanation import Known, RivalPair, explain, read, record
+from sweeps.run.explained_run import Explained, explain_leading
+from sweeps.run.explanation import UNSATURATED, Known, RivalPair, explain, read, record
+from sweeps.run.findings import find
+from sweeps.run.progress import Progress
+from sweeps.run.reading import read_sweep
+from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.made import made
 
 SETTINGS = (
     "policy=[static, oracle]", "serving.engine.max_tokens=2000", "serving.kv_tokens=8000",
@@ -51,6 +58,17 @@ def planted(pair: RivalPair) -> Known:
                 metrics = {THROUGHPUT: level * (1 + r / 50), BACKLOG: 0.5}
                 known.setdefault(key(state.experiment, rate), {})[r] = metrics
     return known
+
+
+@pytest.mark.parametrize("policy", ["static", "paged", "odma"])
+def test_every_policy_ends_at_one_ceiling_in_both_orders(policy: str) -> None:
+    found = sides()
+    ceiling = key(chain(found["paged"])[-1].experiment, 1.0)
+    for reverse in (False, True):
+        states = chain(found[policy], reverse)
+        assert key(states[-1].experiment, 1.0) == ceiling
+        assert states[0].experiment == found[policy]
+        assert states[1].removed == ("layout",)
 
 
 @pytest.mark.parametrize(("backlog", "told"), [(0.0, True), (0.5, False)])
@@ -87,6 +105,20 @@ def test_causes_add_up_to_the_gap_in_both_orders() -> None:
     assert [bar.name for bar in chart(why).bars][-1] == "paged over odma"
 
 
+def test_costs_of_hardware_are_gaps_at_loads_that_still_saturate() -> None:
+    found = sides()
+    pair = RivalPair("card", ("paged", "odma"), (found["paged"], found["odma"]), RATES, True)
+    known = planted(pair)
+    hardware = explain(pair, known).hardware
+    assert {"", "weights", "compute"} <= hardware.keys()
+    for cost, gap in hardware.items():
+        ours, theirs = (
+            known[key(pair.hardware(side, cost).experiment, UNSATURATED)][1][THROUGHPUT]
+            for side in pair.sides
+        )
+        assert gap.mean == pytest.approx(math.log(ours / theirs))
+
+
 def test_only_replications_that_every_state_has_are_explained() -> None:
     found = sides()
     pair = RivalPair("card", ("paged", "static"), (found["paged"], found["static"]), UNNAMED, False)
@@ -112,6 +144,22 @@ def test_explanations_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read(tmp_path) == [why]
     file.write_text("{")
     assert read(tmp_path) == []
+
+
+def test_explanations_are_kept_beside_those_of_other_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sides()
+    pair = RivalPair("card", ("paged", "static"), (found["paged"], found["static"]), UNNAMED, False)
+    one = explain(pair, planted(pair))
+    other, again = replace(one, group="fast"), replace(one, unsaturated=["paged"])
+    monkeypatch.setattr(explained_run, "provenance", lambda *_: {"version": "mine"})
+    for kept in ([], [one], [other], [again]):
+        explained_run._keep(tmp_path, kept, None, {})  # type: ignore[arg-type]
+        assert bool(kept) == (tmp_path / "explain").is_dir()
+    assert read(tmp_path) == [again, other]
+    text = (tmp_path / "explain/explanation.json").read_text()
+    assert json.loads(text)["version"] == "mine" and text.endswith("}\n")
 
 
 def rivals(place: str, **rates: float) -> Group:
@@ -175,6 +223,30 @@ def test_a_pair_needs_one_load_a_replication_of_both_and_points_of_the_sweep(
     assert [each.saturated for each in explained_run.pairs_in(idle, ANYWHERE, [])] == [False]
     beyond.rows[0].point = 3  # one that results asked for
     assert not [*explained_run.pairs_in(beyond, ANYWHERE, [])]
+
+
+def test_a_report_begins_with_the_lead_over_the_strongest_rival_that_is_largest(
+    tmp_path: Path,
+) -> None:
+    found = find(read_sweep(RunDirectory(made(tmp_path / "run", odma=130))))
+    assert found.leading_gap is not None
+    group, gap = found.leading_gap
+    assert (group.title, gap.best, gap.other) == ("card", "odma", "paged")
+    even = find(read_sweep(RunDirectory(made(tmp_path / "even", odma=100))))
+    assert even.leading_gap is None  # no significant winner
+
+
+@pytest.mark.parametrize(("left", "odma", "explained"), [(23, 130, True), (24, 130, False),
+                                                        (1, 100, False)])  # fmt: skip
+def test_a_run_explains_the_gap_that_its_report_begins_with_where_that_is_cheaper_than_the_run(
+    left: int, odma: float, explained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = SimpleNamespace(wanted=range(left), known={})
+    monkeypatch.setattr(explained_run, "unknown", lambda wanted, known: wanted)
+    monkeypatch.setattr(explained_run, "_planned", lambda path, choose: plan)
+    monkeypatch.setattr(explained_run, "_explained", lambda plan, jobs, progress: Explained([]))
+    found = explain_leading(made(tmp_path, odma), 1, Progress(terminal=False))
+    assert (found is not None) is explained  # of 24 results; with 100 there is no winner
 
 
 def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import read_report
 from sweeps.run.misfits import FILE
 from sweeps.run.progress import Progress
+from sweeps.run.store import SUMMARY
 from sweeps.run.sweep_run import SweepRun, run_sweep
+from sweeps.sections.section import Grid
 from tests.sweeps.cli.test_command_line import bankwise
 
 SETS = [
@@ -43,6 +47,29 @@ def test_the_others_run_and_it_says_why_and_what_would_fit(run: Path) -> None:
     assert not ran(run.parent / "told", "model=llama-2-13b", "serving.weights=int8").failures
 
 
+def test_every_form_of_a_report_has_it(run: Path) -> None:
+    report = read_report(run)
+    assert report.table.state == "4 results"
+    said = "Does not fit: llama-2-13b (would with serving.weights=int8)."
+    assert said in report.sentences
+    assert [each["point"] for each in report.record()["findings"]["does_not_fit"]] == [1, 3]
+    with (run / SUMMARY).open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["replications"] for row in rows] == ["2", "0", "2", "0"]
+    assert rows[1]["does_not_fit"].startswith("mlu370-x4 is too small for llama-2-13b")
+    assert rows[1]["fits_with"] == "serving.weights=int8"
+
+
+def test_it_is_a_cell_beside_those_that_fit(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    devices = "axes.device=[mlu370-x4, a100-80gb]"
+    ran(out, devices, "axes.serving.policy=[paged]", "compare=device", "model=llama-2-13b")
+    report = read_report(out)
+    grids = [each for each in report.section.walk() if isinstance(each, Grid)]
+    cells = [row[1] for each in grids for row in each.rows if row[0] == "mlu370-x4"]
+    assert "does not fit" in cells
+
+
 def test_a_request_that_never_fits_is_one_too(tmp_path: Path) -> None:
     """Static gives each as many slots as the longest may take, which no card of these has."""
     rows = ["arrival_s,prompt_tokens,output_tokens", *(f"{i},{40 + i % 9},20" for i in range(120))]
@@ -53,6 +80,12 @@ def test_a_request_that_never_fits_is_one_too(tmp_path: Path) -> None:
     assert len(done.records) == 2 and not done.failures
     (found,) = done.misfits.points
     assert found.overrides["serving.policy"]["name"] == "static"
+
+
+def test_where_none_fits_it_is_a_mistake_of_the_input(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError, match="is too small for llama-2-13b"):
+        ran(tmp_path / "run", "model=llama-2-13b")
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_least_that_fits(tmp_path: Path) -> None:

@@ -10,6 +10,42 @@ import pytest
 from sweeps.run.progress import Progress, duration
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_count_its_note_and_what_is_said_are_shown(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    progress = Progress(terminal=terminal)
+    with progress.stage("points", 3, 1) as done:
+        done()
+        progress.say("failed: [base] x: y")
+        done("12 left [a]")
+    progress.say("after")
+    out, err = capsys.readouterr()
+    assert out == "" and "failed: [base] x: y\n" in err and err.endswith("after\n")
+    assert "3/3" in err and "points" in err and "12 left [a]" in err
+    assert terminal or "points 3/3 [####################]" in err
+
+
+def test_nothing_is_shown_where_all_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(terminal=True).stage("points", 2, 2):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_over_soon_says_nothing_and_the_rest_how_long_it_takes(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert list(Progress(terminal).through("patterns")("abc", 3)) == ["a", "b", "c"]
+    assert capsys.readouterr().err == ""
+    clock = iter(range(0, 500, 10))
+    monkeypatch.setattr("sweeps.run.progress.time.monotonic", lambda: float(next(clock)))
+    assert list(Progress(terminal).through("patterns")("abc", 3)) == ["a", "b", "c"]
+    assert "3/3" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("after", [0, 30])
 @pytest.mark.parametrize("each_s", [0.5, 2.0, 2.5, 4.0, 10.0, 14.0])
@@ -39,6 +75,12 @@ def test_lines_come_every_ten_seconds_of_minutes_after_two_steps_and_at_the_end(
                     f"{duration(now_s[0])} gone, {duration(left_s)} left{follows}"
                 )
     assert capsys.readouterr().err.splitlines() == expected
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0, "0:00"), (59.6, "1:00"), (75, "1:15"),
+                                               (3600, "1:00:00"), (36305, "10:05:05")])  # fmt: skip
+def test_how_is_a_duration_told(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
 
 
 @pytest.mark.parametrize("late_s", [0.0, 2.0])

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from sweeps.analyse.statistics import Interval
+from sweeps.cli.run_command import own_devices
+from sweeps.plan.experiment import device_of
 from sweeps.report.device_sheet import sheet
 from sweeps.study.by_device import DeviceFound, Winner, assignments, counts, started
 from sweeps.study.study_spec import load_study
@@ -97,3 +100,27 @@ def test_a_sweep_compares_the_devices(tmp_path: Path) -> None:
     asked = ("run", "smoke", "--device", "mlu370-x4", "--device", "l4", "--dry-run")
     done = bankwise(*asked, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("4 points, 8 results")
+
+
+def test_no_sweep_has_the_name_of_a_study() -> None:
+    assert not {*names("sweeps")} & {*names("studies")}
+
+
+def test_a_study_lists_devices_unless_one_is_set() -> None:
+    assert own_devices("odma", [], (None, None)) == ["mlu370-x4", "a100-80gb"]
+    assert own_devices("odma", ["device=mlu370-x4"], (None, None)) == []
+    assert own_devices("quick", [], (None, None)) == []
+    assert "devices" not in load_study("odma", []).config
+
+
+def test_a_memory_serves_nothing() -> None:
+    with pytest.raises(DescriptionError, match="is a memory; a study serves, and needs an accel"):
+        assignments("odma", "lpddr5-6400-x16", [])
+
+
+def test_a_card_whose_memory_has_a_stand_in_is_simulated() -> None:
+    study = load_study("odma", assignments("odma", "l4", []))
+    assert study.base.serving.memory.fidelity == "sampled"
+    card = device_of(study.base)
+    assert card.given is None and card.peak_gbps == pytest.approx(300.0)
+    assert "stand_ins" not in study.config
